@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes what --format json would, beside the output of the run (see baseline_record.h). */
+/*
+ * Writes a baseline, which is the document that --format json prints, in addition to the output of the run
+ * (check_print.h).
+ */
 #include "check/baseline_record.h"
 #include "output/outfile.h"
 #include "support/bounds.h"

@@ -27,8 +27,10 @@ static void target_add(struct branches *b, const struct target *t)
 	b->list[b->count++] = *t;
 }
 
-/* Converts an address as findings have it (ET_REL: an offset in `section`) to the code space. Returns 0 if it is not
- * in code. */
+/*
+ * Converts an address in the form of findings (in ET_REL, an offset in `section`) to an address of the code space.
+ * Returns 0 if the address is not in code.
+ */
 static uint64_t space_addr(const struct branches *b, uint32_t section, uint64_t addr)
 {
 	const struct code_section *c = elf_is_object(b->s->file) ? space_of(&b->s->frames.space, section) : NULL;
@@ -66,7 +68,7 @@ static void starts_find(struct branches *b)
 
 /* ---- addresses taken by data ----------------------------------------------------------- */
 
-/* True for sections that contain addresses of code only to describe it: they are never branched to. */
+/* True for a section that describes code, so that no branch uses the addresses of code in it. */
 static bool is_about_code(const char *name)
 {
 	static const char *const names[] = {".eh_frame",     ".gcc_except_table", "__patchable_function_entries",
@@ -81,7 +83,7 @@ static bool is_about_code(const char *name)
 	return !strncmp(name, ".gcc_except_table.", 18);
 }
 
-/* Adds the target of a dynamic relocation that makes a word of data the address of code. */
+/* Adds the address of code that a dynamic relocation writes to data. */
 static void reloc_take(struct branches *b, const struct dynamic_reloc *r)
 {
 	const struct elf_file *f = b->s->file;
@@ -107,7 +109,10 @@ static void reloc_take(struct branches *b, const struct dynamic_reloc *r)
 	target_add(b, &t);
 }
 
-/* Programs at fixed addresses have no relocations for data: takes each word of data that is the start of a function. */
+/*
+ * For programs at fixed addresses, whose data has no relocations: adds each word of data that is the start of a
+ * function.
+ */
 static void words_take(struct branches *b)
 {
 	const struct elf_file *f = b->s->file;
@@ -149,7 +154,8 @@ static void dynamic_take(struct branches *b)
 			                               .what = called[i].name});
 	for (i = 0; i < f->phdr_count; i++)
 		program |= f->phdrs[i].p_type == PT_INTERP;
-	if (program) /* ld.so jumps to the entry point; for a static program the kernel sets rip, which is not a branch */
+	if (program) /* ld.so jumps to the entry point; in a static program, the kernel sets rip to it, which is not a
+	                branch */
 		target_add(b, &(struct target){.at = f->eh.e_entry,
 		                               .how = "called by the dynamic linker",
 		                               .inside = true,
@@ -157,7 +163,7 @@ static void dynamic_take(struct branches *b)
 		                               .what = "the entry point of the program"});
 }
 
-/* Adds exported functions, which other modules call through slots of their PLT or GOT. */
+/* Adds the exported functions, since other modules call them through slots of their PLT or GOT. */
 static void exports_take(struct branches *b)
 {
 	const struct elf_file *f = b->s->file;
@@ -186,7 +192,7 @@ static int linked_take(struct branches *b, struct error *e)
 	return 0;
 }
 
-/* Object files: adds the targets of 8-byte addresses in data. */
+/* Object files: adds the addresses of code in 8-byte words of data. Returns 0, or -1 and a message. */
 static int objects_take(struct branches *b, struct error *e)
 {
 	const struct elf_file *f = b->s->file;
@@ -277,7 +283,7 @@ static void insn_linked(struct branches *b, const struct code_section *c, uint64
 				.at = addr + in->len, .how = "returned to by longjmp", .what = name, .inside = true, .always = true});
 }
 
-/* Object files: adds the address that an instruction takes through its relocation `r`. */
+/* Object files: adds the address of code that an instruction takes by its relocation `r`. */
 static void insn_reloc(struct branches *b, const struct code_section *c, uint64_t addr, const struct step *in,
                        const struct elf_reloc *r)
 {
@@ -295,7 +301,7 @@ static void insn_reloc(struct branches *b, const struct code_section *c, uint64_
 		return;
 	switch (r->type) {
 	case R_X86_64_PC32:
-	case R_X86_64_PLT32: /* only those of a lea take an address */
+	case R_X86_64_PLT32: /* the operand is an address only in a lea */
 		if (in->op != STEP_ADDRESS)
 			return;
 		t.at = base + (uint64_t)r->addend + (end - r->offset);
@@ -323,7 +329,7 @@ static void insn_check(struct branches *b, const struct code_section *c, uint64_
 	}
 	while (b->code_reloc_next < b->code_reloc_count && b->code_relocs[b->code_reloc_next].offset < off)
 		b->code_reloc_next++;
-	/* The assembler resolves an address in the same section without a relocation. */
+	/* If the address is in the same section, the assembler has resolved it without a relocation. */
 	if (in->op == STEP_ADDRESS && in->b == INSN_PC_REG &&
 	    (b->code_reloc_next == b->code_reloc_count || b->code_relocs[b->code_reloc_next].offset >= off + in->len))
 		insn_linked(b, c, addr, in);

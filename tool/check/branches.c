@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements ETCH-H004: targets of indirect calls and jumps without an endbr64, in a file whose property note asks
- * for indirect branch tracking. (The targets of jump tables are checked in analysis/lint/jump_targets.c.)
+ * Implements ETCH-H004: targets of indirect calls and jumps without an endbr64, in a file whose property note promises
+ * indirect branch tracking. (analysis/lint/jump_targets.c checks the targets of jump tables.)
  */
 #include "check/branch_targets.h"
 
@@ -15,10 +15,12 @@
 #include <string.h>
 
 #define TAKERS_SHOWN 3
-/* If at least this many places have no endbr64, and they are the majority, one finding about the note replaces all
- * others. */
+/*
+ * If at least this many places, and the majority of all, have no endbr64, one finding about the note replaces the
+ * findings about places.
+ */
 #define FILE_LEAST   64
-#define PLACES_SHOWN 8 /* places listed in that finding */
+#define PLACES_SHOWN 8 /* number of places that this finding lists */
 
 static int target_order(const void *a, const void *b)
 {
@@ -52,7 +54,7 @@ static bool counts(const struct branches *b, const struct target *t)
 	       (t->always || (reached_at(&b->s->frames.reached, &b->s->frames.space, t->at) && jumps_around(b, t->at)));
 }
 
-/* Returns how many of the n entries about one place count. If the result is 0, the place is not a target. */
+/* Returns how many of the n entries about one place count. If none does, the place is not a target. */
 static size_t takers(const struct branches *b, const struct target *list, size_t n)
 {
 	size_t i, k = 0;
@@ -67,11 +69,13 @@ static bool has_endbr(const struct branches *b, uint64_t at)
 	const struct code_section *c = space_at(&b->s->frames.space, at);
 	uint64_t off = at - c->addr;
 
-	/* The code that calls sigreturn is entered by a signal handler's return, not by an indirect branch. */
+	/*
+	 * The code that calls sigreturn needs no endbr64: a return of a signal handler enters it, not an indirect branch.
+	 */
 	return insn_is_endbr(c->bytes + off, c->size - off) || code_is_sigreturn(c->bytes + off, c->size - off);
 }
 
-/* Adds the finding about one place, from its n entries. */
+/* Adds the finding about one place; the n entries of `list` are about it. */
 static void place_report(struct branches *b, const struct target *list, size_t n)
 {
 	const struct code_section *c = space_at(&b->s->frames.space, list->at);
@@ -91,7 +95,7 @@ static void place_report(struct branches *b, const struct target *list, size_t n
 	}
 }
 
-/* Adds the one finding for a file whose code was not compiled for what its property note promises. */
+/* Adds the one finding for a file whose code was not compiled to have what its property note promises. */
 static void file_report(struct branches *b, size_t missing, size_t all)
 {
 	struct findings *tables = &b->s->frames.findings;
@@ -111,7 +115,7 @@ static void file_report(struct branches *b, size_t missing, size_t all)
 		shown++;
 		finding_fact_at(x, c->section, plain_addr(b, c, b->list[i].at), "for example", "%s", b->list[i].how);
 	}
-	for (i = 0; i < tables->count; i++) { /* drops the findings about jump tables: the new finding includes them */
+	for (i = 0; i < tables->count; i++) { /* removes the findings about jump tables, which the new finding includes */
 		if (strcmp(tables->list[i].id, "ETCH-H004"))
 			tables->list[n++] = tables->list[i];
 		else

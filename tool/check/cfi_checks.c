@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements ETCH-C003, ETCH-C004 and ETCH-C008: functions without an entry in .eh_frame, malformed entries, and
- * entries that etch does not read. Whether the rules of .eh_frame agree with the code is checked in
- * analysis/unwind/row_choice.c. */
-#define ETCH_CFI_DEPTH 64 /* nesting of DW_CFA_remember_state, deeper than any compiler writes it */
+/*
+ * Implements ETCH-C003 (functions without an entry in .eh_frame), ETCH-C004 (malformed entries) and ETCH-C008 (entries
+ * that etch does not read). Whether the rules of .eh_frame agree with the code is checked in
+ * analysis/unwind/row_choice.c.
+ */
+#define ETCH_CFI_DEPTH 64 /* allowed nesting of DW_CFA_remember_state; no compiler nests it so deeply */
 #include "arch/x86/fast_decoder.h"
 #include "check/function_runs.h"
 #include "analysis/facts/cfi_file.h"
@@ -24,11 +26,14 @@ struct reader {
 	struct subject *s;
 	const struct cfi_part *part;
 	struct etch_cfi cfi;
-	uint64_t *bad; /* offsets of the CIEs that get a finding */
+	uint64_t *bad; /* offsets of the CIEs that are to get a finding */
 	size_t bad_count, bad_capacity;
 };
 
-/* Returns why a CIE that etch cannot use is malformed, or null if it is valid but of a kind that etch does not read. */
+/*
+ * For a CIE that etch cannot use: returns why it is malformed, or null if it is valid but of a kind that etch does not
+ * read.
+ */
 static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 {
 	struct etch_cfi_in in;
@@ -61,7 +66,7 @@ static const char *cie_reason(const struct etch_cfi *c, uint64_t at)
 	return NULL;
 }
 
-/* Returns why etch does not read a CIE that cie_reason() finds valid. */
+/* For a CIE that is valid but that etch does not read: returns the reason. */
 static const char *cie_unread(const struct etch_cfi *c, uint64_t at)
 {
 	struct etch_cfi_in in;
@@ -71,7 +76,10 @@ static const char *cie_unread(const struct etch_cfi *c, uint64_t at)
 	                                             : "its augmentation or return address column is unknown to etch";
 }
 
-/* Returns why an FDE with a usable CIE is malformed, or null if it is valid but of a kind that etch does not read. */
+/*
+ * For an FDE with a usable CIE: returns why it is malformed, or null if it is valid but of a kind that etch does not
+ * read.
+ */
 static const char *fde_reason(const struct etch_cie *cie, struct etch_cfi_in in)
 {
 	uint64_t start, size;
@@ -95,14 +103,14 @@ static void entry_report(struct reader *r, const char *id, uint64_t at, const ch
 	            why);
 }
 
-/* Records a CIE that etch cannot use. The same CIE may be recorded several times: once for each FDE that uses it. */
+/* Records a CIE that etch cannot use. It is recorded again for each FDE that uses it. */
 static void cie_note(struct reader *r, uint64_t at)
 {
 	mem_reserve(&r->bad, &r->bad_capacity, r->bad_count, sizeof(*r->bad));
 	r->bad[r->bad_count++] = at;
 }
 
-/* Adds one finding for each of the recorded CIEs. */
+/* Adds one finding for each recorded CIE. */
 static void cies_report(struct reader *r)
 {
 	const char *why;
@@ -142,8 +150,8 @@ static void program_check(struct reader *r, const struct etch_fde *fde)
 	struct finding *x;
 
 	if (fde->start >= fde->end || !c)
-		return; /* its code is not in the file */
-	/* DWARF expressions (of a PLT) give a row for each 16 bytes, so the code that exists bounds their number. */
+		return; /* the file does not have its code */
+	/* The DWARF expressions of a PLT give a row for every 16 bytes; the size of the code limits their number. */
 	if (cut.end > c->addr + c->size)
 		cut.end = c->addr + c->size;
 	etch_cfi_rows(&cut, 0, row_watch, &w);
@@ -158,7 +166,7 @@ static void program_check(struct reader *r, const struct etch_fde *fde)
 		                "the frame is unknown");
 }
 
-/* Checks an FDE whose contents after its CIE pointer are `in`. */
+/* Checks an FDE at offset `at`; `in` are its contents after the CIE pointer. */
 static void fde_check(struct reader *r, uint64_t at, struct etch_cfi_in in, struct etch_fde *fde)
 {
 	const char *why;
@@ -174,7 +182,7 @@ static void fde_check(struct reader *r, uint64_t at, struct etch_cfi_in in, stru
 		entry_report(r, UNREAD, at, "the FDE", "its address is omitted, or that of a pointer");
 }
 
-/* Checks the next entry; false at the end of the section. */
+/* Checks the next entry. Returns false at the end of the section. */
 static bool entry_check(struct reader *r)
 {
 	struct etch_cfi *c = &r->cfi;
@@ -222,7 +230,7 @@ static void entries_check(struct subject *s, const struct cfi_file *cfi)
 		struct reader r = {.s = s, .part = &cfi->parts[i]};
 
 		if (!cfi->parts[i].section)
-			continue; /* without section headers its size is unknown */
+			continue; /* without section headers, the size of the function is unknown */
 		etch_cfi_open(&r.cfi, r.part->bytes, r.part->size, r.part->addr);
 		while (r.cfi.at < r.cfi.size && entry_check(&r))
 			;
@@ -233,8 +241,10 @@ static void entries_check(struct subject *s, const struct cfi_file *cfi)
 
 /* ---- functions without an entry ---------------------------------------------------- */
 
-/* Returns 1 if a function contains a call, as far as it can be decoded; 0 if it contains none; -1 if it does not
- * begin with a valid instruction. */
+/*
+ * Returns 1 if a function contains a call, as far as it can be decoded, and 0 if it contains none. Returns -1 if it
+ * does not begin with a valid instruction.
+ */
 static int has_calls(const struct code_section *c, uint64_t start, uint64_t end)
 {
 	struct step step;
@@ -257,7 +267,7 @@ static void missing_text(const struct run_item *x, char *out, size_t size)
 	         x->function->name);
 }
 
-/* True if a function has code but no FDE. *calls is set to whether it contains calls. */
+/* True if a function has code but no FDE. Sets *calls to whether the function contains calls. */
 static bool is_missing(const struct subject *s, const struct cfi_file *cfi, const struct elf_symbol *y, bool *calls)
 {
 	const struct code_section *c = y->section ? space_of(&s->frames.space, y->section) : NULL;
@@ -292,7 +302,7 @@ static void functions_check(struct subject *s, const struct cfi_file *cfi)
 		const struct elf_symbol *const *y = functions.list + k;
 
 		if (k && y[0]->section == y[-1]->section && y[0]->value == y[-1]->value)
-			continue; /* an alias */
+			continue; /* the function has been handled under another name */
 		if (is_missing(s, cfi, *y, &calls))
 			items[missing++] = (struct run_item){*y, places, calls};
 		places++;
@@ -308,7 +318,7 @@ void check_cfi(struct subject *s)
 
 	cfi_file_open(s->file, &s->frames.space, &cfi);
 	entries_check(s, &cfi);
-	/* A file without any FDE was built without .eh_frame on purpose. */
+	/* A file without any FDE was built without .eh_frame on purpose, so it gets no finding. */
 	if (cfi.count && !s->options->no_cfi)
 		functions_check(s, &cfi);
 	cfi_file_close(&cfi);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs every check on a file: a list of passes. */
+/* Runs all checks on a file, one after the other. */
 #include "check/check.h"
 #include "site/armed_objects.h"
 
 #include <string.h>
 
-/* Finds etched objects and the instructions that access them, in the code as the linker wrote it. */
+/* Finds etched objects and the instructions that use them, after baked sites have been restored. */
 static int sites_check(struct elf_file *f, struct subject *s, struct error *e)
 {
 	int err;
@@ -46,7 +46,7 @@ int check_file(struct elf_file *f, const struct check_options *o, struct subject
 	if (check_branches(s, e))
 		return -1;
 	check_speculation(s);
-	/* These check etch's own tables, and what a rewrite could make of the file. */
+	/* These check etch's own tables, and the objects and sites that etch rewrite would handle. */
 	check_etched(s);
 	check_tables(s);
 	if (check_unwind(s, e))

@@ -41,7 +41,10 @@ void check_print_free(struct check_printer *s)
 
 /* ---- a file ------------------------------------------------------------------------ */
 
-/* Adds the report to the JSON document, without findings below the level. `shown` is a shallow copy. */
+/*
+ * Adds a report to the JSON document, without its findings below the level. `shown` is a shallow copy of the report
+ * with only the other findings.
+ */
 static void add_json(struct check_printer *s, const struct report *r)
 {
 	struct report shown = *r;
@@ -204,7 +207,7 @@ void check_print_end(struct check_printer *s, const struct suppressions *rules, 
 	fflush(s->out);
 }
 
-/* ---- a new baseline: the same document as --format json, in addition to the output ---------- */
+/* ---- a new baseline: the same document as --format json, in addition to the usual output ---- */
 
 void record_begin(struct baseline_record *b, const char *path)
 {

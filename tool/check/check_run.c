@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks every input: a single one in this process, several in worker processes, which send their reports as JSON. */
+/*
+ * Checks every input. A single one is checked in this process; several are checked in worker processes, which send
+ * their reports as JSON.
+ */
 #include "check/check_run.h"
 #include "report/exchange.h"
 #include "support/memory.h"
@@ -11,7 +14,10 @@
 
 /* ---- one input ------------------------------------------------------------------------ */
 
-/* Removes findings below run->keep and counts them in `dropped`. Does not keep the order: findings are sorted later. */
+/*
+ * Removes the findings whose severity is below run->keep, and counts them in `dropped`. The order changes, but findings
+ * are sorted later.
+ */
 static void findings_keep(struct findings *l, const struct check_run *run, size_t *dropped)
 {
 	size_t i = 0;
@@ -58,7 +64,7 @@ static int report_fill(const struct check_run *run, const struct input *in, stru
 	return err;
 }
 
-/* Sets the names in a report to those of its input. */
+/* Sets path and member of a report to those of its input. */
 static void name_set(struct report *r, const struct input *in)
 {
 	free(r->path);
@@ -67,14 +73,14 @@ static void name_set(struct report *r, const struct input *in)
 	r->member = in->member ? mem_string(in->member) : NULL;
 }
 
-/* Replaces a report by one that states why there are no results. */
+/* Replaces a report by one without findings that states why the input could not be checked. */
 static void report_fail(struct report *r, const char *why)
 {
 	report_free(r);
 	r->error = mem_string(why);
 }
 
-/* Checks one input. A failure becomes a report with an error. */
+/* Checks one input. After a failure, the report states the error. */
 static void input_check(const struct check_run *run, size_t input, struct report *r)
 {
 	const struct input *in = &run->inputs->list[input];
@@ -87,15 +93,18 @@ static void input_check(const struct check_run *run, size_t input, struct report
 
 /* ---- several inputs, in processes ----------------------------------------------------------- */
 
-/* A file that is several inputs (hard links, members of thin archives) is checked once. */
+/*
+ * The inputs that are to be checked. If several inputs are the same file (hard links, members of thin archives), it is
+ * checked once.
+ */
 struct check_queue {
 	const struct check_run *run;
-	struct report *reports; /* by input */
-	size_t *next;           /* by input: the next input that is the same file; 0: none */
-	size_t *list, count;    /* the inputs that are checked */
+	struct report *reports; /* indexed by input */
+	size_t *next;           /* for each input: the next input that is the same file; 0: none */
+	size_t *list, count;    /* the inputs that the workers check */
 };
 
-/* Runs in the worker. */
+/* Runs in the worker: checks an input and makes the answer. */
 static void queue_work(void *ctx, size_t i, char **answer, size_t *size)
 {
 	const struct check_queue *q = ctx;
@@ -109,7 +118,7 @@ static void queue_work(void *ctx, size_t i, char **answer, size_t *size)
 	json_object_put(o);
 }
 
-/* Runs in the parent: takes the answer for an input and for all others that are the same file. */
+/* Runs in the parent: takes the answer for an input, also for all other inputs that are the same file. */
 static bool queue_done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
 {
 	const struct check_queue *q = ctx;
@@ -169,7 +178,7 @@ bool check_run(const struct check_run *run, struct report *reports)
 {
 	bool good = true;
 
-	/* A single file is checked in this process: there is no other file whose result a crash could cost. */
+	/* A single file is checked in this process, since a crash could not cost the results of others. */
 	if (run->inputs->count == 1)
 		input_check(run, 0, &reports[0]);
 	else

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Implements ETCH-D004 (instructions that the two decoders decode differently) and ETCH-D008 (instructions that only
- * the first one decodes, which nothing can judge). Each form, which is the encoding without register numbers and
- * constants, is compared once per process; with options.both_decoders every instruction is compared. There is one
- * finding per file, mnemonic and kind of difference.
+ * the first decoder knows, so that they cannot be compared). The form of an instruction is its encoding without
+ * register numbers and constants. Each form is compared once per process; with options.both_decoders every instruction
+ * is compared. A file gets one finding for each mnemonic and kind of difference.
  */
 #include "arch/x86/cross_check.h"
 #include "arch/x86/insn.h"
@@ -14,10 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A hash set of the forms on which the decoders agree. When it is full, further forms are compared each time that
- * they occur. */
+/*
+ * A hash set of the forms on which the decoders agree. Once it is full, a form that is not in it is compared each time
+ * that it occurs.
+ */
 #define FORMS 32768u          /* a power of two */
-static uint64_t forms[FORMS]; /* 0 = empty */
+static uint64_t forms[FORMS]; /* 0: empty */
 static size_t form_count;
 
 static uint64_t *form_slot(uint64_t key)
@@ -41,14 +43,14 @@ static void form_learn(uint64_t key)
 	}
 }
 
-/* The number of mnemonics that one ETCH-D008 lists, and the size of each in bytes. */
+/* The number of mnemonics that one ETCH-D008 lists, and the greatest length of each in bytes. */
 #define NAMES_MOST 8u
 #define NAME_MOST  32u
 
-/* A difference: mnemonic, kind, first place, number of places. */
+/* A difference between the decoders for one mnemonic, with the first place and the number of places. */
 struct dispute {
 	const char *name, *about;
-	size_t section; /* index in the code space */
+	size_t section; /* index in the code space of the section of the first place */
 	uint64_t at;
 	size_t count;
 };
@@ -58,12 +60,15 @@ struct disputes {
 	size_t count, capacity;
 	struct unjudged {
 		size_t count, section, names;
-		uint64_t at; /* address of the first of them */
+		uint64_t at; /* address of the first place */
 		char name[NAMES_MOST][NAME_MOST];
 	} unjudged;
 };
 
-/* Records an instruction that the second decoder does not know, by the first word of its text. */
+/*
+ * Records an instruction that the second decoder does not know. `text` is the instruction; its first word is the
+ * mnemonic.
+ */
 static void unjudged_note(struct unjudged *u, const char *text, size_t section, uint64_t at)
 {
 	size_t i, n;
@@ -139,7 +144,7 @@ static void dispute_report(struct subject *s, const struct dispute *d)
 	finding_fact(x, "bytes", "%s", hex);
 }
 
-/* Compares the decoders on one instruction. Its address matters only for the target of a branch. */
+/* Compares the decoders on one instruction. The address of the instruction matters only for the target of a branch. */
 static void insn_check(const struct subject *s, struct disputes *d, size_t section, uint64_t at)
 {
 	const struct code_section *c = &s->frames.space.list[section];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements ETCH-I005 to ETCH-I007 and ETCH-P002: why objects cannot be armed and sites cannot be patched live.
- * There is one finding per function, object and reason; for stores, one per field as well. */
+/*
+ * Implements ETCH-I005 to ETCH-I007 and ETCH-P002: objects that cannot be armed, and sites that cannot be patched live,
+ * with the reasons. There is one finding per function, object and reason; for stores, also per field.
+ */
 #include "arch/x86/insn.h"
 #include "check/check.h"
 #include "elf/symbols.h"
@@ -10,18 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACES_SHOWN 4 /* places that a finding lists in addition to the first one */
+#define PLACES_SHOWN 4 /* number of places that a finding lists in addition to its own */
 
 /* A site that gets a finding. */
 struct judgement {
 	const struct site *site;
-	const struct elf_symbol *function; /* null: not known */
+	const struct elf_symbol *function; /* null: the function is not known */
 	const char *id;
-	const char *why;            /* the reason why the site is not live; null for stores and escapes */
-	const struct member *field; /* the field that the instruction stores to; null: not known */
+	const char *why;            /* the reason why the site is not patched live; null for stores and escapes */
+	const struct member *field; /* the field to which the instruction stores; null: it is not known */
 };
 
-/* Fills *out, and returns true if the site gets a finding. */
+/* Returns true if the site gets a finding, and describes it in *out. */
 static bool judge(const struct scan *s, const struct site *site, struct judgement *out)
 {
 	const struct object *o = &s->objects.list[site->object];
@@ -94,7 +96,7 @@ static struct finding *judgement_add(struct subject *s, const struct judgement *
 	}
 }
 
-/* Adds the text of the instruction at a site to a finding. */
+/* Adds the instruction at a site, as text, to a finding. */
 static void site_fact(struct finding *f, const struct subject *s, const char *label, const struct site *site)
 {
 	struct elf_held held = elf_held(s->file, site->section, site->addr);

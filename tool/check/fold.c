@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Joins findings: those of one kind about frames at many places of one function, those in the code of a language
- * runtime (ETCH-N002), and those where a compiler's .eh_frame does not follow the code (ETCH-N003). Computes the key
- * that identifies a finding in other files with the same function.
+ * Joins findings into one: those of the same kind, about frames, at many places of one function; those in the code of a
+ * language runtime (ETCH-N002); and those where the .eh_frame of a compiler does not follow the code (ETCH-N003). Also
+ * computes the key by which a finding is recognized in other files with the same function.
  */
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
@@ -18,23 +18,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SINGLE_MOST 3    /* up to this many findings of a kind in a function are not joined */
-#define KEY_BYTES   4096 /* bytes of a function whose instructions are part of the key */
+#define SINGLE_MOST 3    /* at most this many findings of a kind in a function stay separate */
+#define KEY_BYTES   4096 /* number of bytes of a function whose instructions contribute to the key */
 
 struct fold {
 	struct subject *s;
 	struct symbol_index symbols;
 	struct cfi_file cfi;
 	struct runtime_codes runtimes;
-	struct finding **order; /* sorted by scope, ID, text, place */
-	struct scope *scopes;   /* by index in s->found */
+	struct finding **order; /* sorted by scope, ID, text and place */
+	struct scope *scopes;   /* for each finding of s->found */
 };
 
-/* Where a finding is: only findings of one scope are joined. */
+/* The code that a finding is about. Only findings with the same scope are joined. */
 struct scope {
-	const struct elf_symbol *function; /* null: `start` identifies the code instead */
-	uint64_t start;                    /* 1 + the address of the FDE's code, or of a PLT section; 0: none */
-	const struct runtime *runtime;     /* the runtime whose calling conventions explain the finding */
+	const struct elf_symbol *function; /* null: `start` identifies the code */
+	uint64_t start;                    /* 1 + the start of the code of the FDE, or of a PLT section; 0: neither */
+	const struct runtime *runtime;     /* the language runtime whose calling conventions explain the finding, or null */
 };
 
 static struct scope scope_of(const struct fold *f, const struct finding *x)
@@ -67,7 +67,9 @@ static const struct scope *scope_at(const struct fold *f, const struct finding *
 
 /* ---- in one function -------------------------------------------------------------------- */
 
-/* Skips a number. Numbers (addresses, amounts) are ignored when the texts of findings are compared. */
+/*
+ * Returns the end of the number at p. Numbers (addresses, amounts) are ignored when the texts of findings are compared.
+ */
 static const char *number_skip(const char *p)
 {
 	if (p[0] == '0' && p[1] == 'x')
@@ -94,7 +96,7 @@ static int text_compare(const char *a, const char *b)
 	return (unsigned char)*a - (unsigned char)*b;
 }
 
-/* Orders findings by everything except their place; findings that compare equal are joined. */
+/* Compares findings by everything except their place. Findings that compare equal are joined. */
 static int kind_compare(const struct fold *f, const struct finding *x, const struct finding *y)
 {
 	const struct scope *a = scope_at(f, x), *b = scope_at(f, y);
@@ -121,7 +123,10 @@ static int place_compare(const void *a, const void *b, void *ctx)
 	return kind ? kind : (x->addr > y->addr) - (x->addr < y->addr);
 }
 
-/* Joins all findings of `list` into the first, which records the places of the others (ALSO_MOST and the last one). */
+/*
+ * Joins the findings of `list` into the first one, which records the places of the others: at most ALSO_MOST, and the
+ * last one.
+ */
 static void join(struct finding **list, size_t count)
 {
 	struct finding *first = list[0];
@@ -161,7 +166,7 @@ static void functions_fold(struct fold *f)
 
 /* ---- in the code of a runtime ------------------------------------------------------------ */
 
-/* Counts the findings of one kind in the code of a runtime. */
+/* The number of findings of one kind in the code of a runtime. */
 struct kind_count {
 	const char *id;
 	const struct finding *first;
@@ -170,7 +175,7 @@ struct kind_count {
 	uint64_t last_start;
 };
 
-/* True for the first finding of each function. This relies on the findings being in order of address. */
+/* True for the first finding of each function. Requires that findings come in order of address. */
 static bool is_new(struct kind_count *t, const struct scope *x)
 {
 	bool new = !t->places || x->function != t->last || x->start != t->last_start;
@@ -220,8 +225,10 @@ static void runtime_fold(struct fold *f, const struct runtime *runtime)
 	}
 	if (!any.places)
 		return;
-	/* runtime_report() reads findings through counts[].first and may move the list, so the findings are freed only
-	 * afterwards. */
+	/*
+	 * runtime_report() reads findings by counts[].first and may move the list, so the findings must be freed
+	 * afterwards.
+	 */
 	runtime_report(f, runtime, counts, count, functions);
 	for (i = 0; i + 1 < l->count; i++)
 		if (l->list[i].id && f->scopes[i].runtime == runtime) {
@@ -234,7 +241,7 @@ static void runtime_fold(struct fold *f, const struct runtime *runtime)
 
 #define COMPILERS_MOST 4u
 
-/* Adds a fact for each compiler of the file, by the names that they write into .comment. */
+/* Adds a fact for each compiler that has written its name into the file's .comment. */
 static void compilers_name(const struct elf_file *f, struct finding *x)
 {
 	const struct elf_section *s = &f->sections[elf_section_find(f, ".comment", 1)];
@@ -246,7 +253,7 @@ static void compilers_name(const struct elf_file *f, struct finding *x)
 	size_t n = 0, more = 0, i;
 
 	for (; p && p < end; p += strnlen(p, (size_t)(end - p)) + 1) {
-		/* icc also writes its command line, after " : ". */
+		/* icc also writes its command line, which follows " : ". */
 		const char *options = memmem(p, strnlen(p, (size_t)(end - p)), " : ", 3);
 		size_t length = options ? (size_t)(options - p) : strnlen(p, (size_t)(end - p));
 		char *name;
@@ -270,7 +277,7 @@ static void compilers_name(const struct elf_file *f, struct finding *x)
 		finding_fact(x, "and", "%zu more in .comment", more);
 }
 
-/* Joins the findings at places where .eh_frame slips (finding.slip) into one, ETCH-N003. */
+/* Joins the findings at places where .eh_frame slips (finding.slip) into one finding, ETCH-N003. */
 static void slips_fold(struct fold *f)
 {
 	static const char *const labels[] = {NULL, "a row begins late", "a row goes on too long", "none for an epilogue"};
@@ -321,10 +328,10 @@ static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
 }
 
 /*
- * The key of a finding must be the same in the object file and in every linked file with the function. Linkers change
- * operands, and replace instructions by others of the same length (System V psABI, B.2). So the key is a hash of the
- * function's name and size, the lengths of its instructions, and the finding's ID, text and offset. A key of 0 means
- * that there is none.
+ * Returns the key of a finding. It must be the same in the object file and in every linked file with the function. But
+ * linkers change operands, and replace instructions by others of the same length (System V psABI, B.2). So the key is a
+ * hash of the function's name and size, of the lengths of its instructions, and of the finding's ID, text and offset.
+ * 0: the finding has no key.
  */
 static uint64_t key_of(const struct fold *f, const struct finding *x)
 {
@@ -354,7 +361,8 @@ static uint64_t key_of(const struct fold *f, const struct finding *x)
 
 static void scopes_find(struct fold *f)
 {
-	const size_t joined = runtime_count + 1; /* number of findings that may be added: ETCH-N002, ETCH-N003 */
+	/* number of findings that may be added: ETCH-N002 for each runtime, and ETCH-N003 */
+	const size_t joined = runtime_count + 1;
 	struct findings *l = &f->s->found;
 	size_t i;
 

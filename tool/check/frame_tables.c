@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements ETCH-C005 to ETCH-C007: compares .eh_frame_hdr with .eh_frame, and .sframe with the code. */
+/*
+ * Implements ETCH-C005 to ETCH-C007: finds where .eh_frame_hdr contradicts .eh_frame, and where .sframe contradicts the
+ * code.
+ */
 #include "analysis/facts/cfi_file.h"
 #include "analysis/unwind/disagreement.h"
 #include "arch/x86/rule_text.h"
@@ -19,10 +22,10 @@ struct index_check {
 	const struct cfi_file *cfi;
 	struct etch_cfi_hdr hdr;
 	const uint8_t *bytes; /* the bytes of .eh_frame_hdr */
-	uint32_t section;     /* its index, or 0 */
+	uint32_t section;     /* index of the section .eh_frame_hdr, or 0 */
 };
 
-/* Adds a finding about entry i. */
+/* Adds a finding about entry i of .eh_frame_hdr. */
 static void entry_report(const struct index_check *l, uint64_t i, const char *what, uint64_t address)
 {
 	uint64_t at = l->hdr.addr + (uint64_t)(l->hdr.table - l->bytes) + 8 * i;
@@ -31,7 +34,7 @@ static void entry_report(const struct index_check *l, uint64_t i, const char *wh
 	            i, address, what);
 }
 
-/* True if an FDE whose code begins at `start` is at the address `entry`. */
+/* True if at the address `entry` there is an FDE whose code begins at `start`. */
 static bool leads_to_fde(const struct index_check *l, uint64_t start, uint64_t entry)
 {
 	uint32_t i;
@@ -49,8 +52,10 @@ static bool leads_to_fde(const struct index_check *l, uint64_t start, uint64_t e
 	return false;
 }
 
-/* Reports entries that are out of order and entries that do not lead to an FDE of their function: the first of each
- * kind. */
+/*
+ * Adds a finding about the first entry that is out of order, and about the first that does not lead to an FDE of its
+ * function.
+ */
 static void entries_check(const struct index_check *l)
 {
 	uint64_t i, last = 0;
@@ -71,7 +76,10 @@ static void entries_check(const struct index_check *l)
 	}
 }
 
-/* Reports FDEs without an entry, which unwinders do not find: one finding, at the first of them. */
+/*
+ * Finds FDEs without an entry in .eh_frame_hdr, which unwinders therefore do not find. Adds one finding, at the first
+ * of them.
+ */
 static void fdes_check(const struct index_check *l)
 {
 	uint64_t *starts = mem_alloc(l->hdr.count, sizeof(*starts)), first = 0;
@@ -100,7 +108,7 @@ static void index_check(struct subject *s, uint64_t addr, uint64_t size)
 		return;
 	}
 	if (!l.hdr.table)
-		return; /* unwinders read .eh_frame from its start */
+		return; /* without a table, unwinders search .eh_frame from its start */
 	cfi_file_open_current(s->file, &s->frames.space, &cfi);
 	l.cfi = &cfi;
 	if (cfi.part_count) {
@@ -110,15 +118,17 @@ static void index_check(struct subject *s, uint64_t addr, uint64_t size)
 	cfi_file_close(&cfi);
 }
 
-/* Checks the table that PT_GNU_EH_FRAME covers or, if there is none, the section, for readers that go by section
- * names. */
+/*
+ * Checks the table to which PT_GNU_EH_FRAME points. If there is no such segment, checks the section, for programs that
+ * find it by its name.
+ */
 static void indexes_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
 	bool found = false;
 	uint32_t i;
 
-	if (elf_is_debug(f)) /* the program headers of a debug file are those of the file that it describes */
+	if (elf_is_debug(f)) /* a debug file has the program headers of the file that it describes */
 		return;
 	for (i = 0; i < f->phdr_count; i++) {
 		if (f->phdrs[i].p_type != PT_GNU_EH_FRAME)
@@ -133,9 +143,11 @@ static void indexes_check(struct subject *s)
 
 /* ---- .sframe ------------------------------------------------------------------- */
 
-/* True if SFrame's rule leads to another frame than a proven row. The places of rbp are compared only where both name
- * a stack slot: around the instructions that save and restore rbp, its value is both in the slot and in the register,
- * and either answer is right. */
+/*
+ * True if a rule of SFrame leads to another frame than a proven row. The places of rbp are compared only if both are
+ * stack slots: at the instructions that save and restore rbp, its value is in the slot and in the register, so both
+ * answers are right.
+ */
 static bool rules_differ(const struct etch_rule *sframe, const struct etch_rule *row)
 {
 	if (row->kind != ETCH_RULE_CALL)
@@ -162,8 +174,10 @@ static void sframe_report(struct subject *s, const struct row *sframe, const str
 	finding_fact(x, "the code", "CFA %s, rbp %s, return address %s", cfa, bp, ra);
 }
 
-/* Compares the rows of .sframe with those of the code at addresses where both have a rule and the row of the code is
- * proven from the code. */
+/*
+ * Compares the rows of .sframe with those made from the code, at addresses where both have a rule and that of the code
+ * is proven.
+ */
 static void sframe_rows(struct subject *s, const struct row_list *sframe)
 {
 	const struct row_list *rows = &s->frames.rows;
@@ -190,8 +204,7 @@ static void sframe_rows(struct subject *s, const struct row_list *sframe)
 	}
 }
 
-/* True if the section is of an SFrame version that etch does not read, such as the one that GNU binutils 2.40
- * writes. */
+/* True if the section has an SFrame version that etch does not read, such as that of GNU binutils 2.40. */
 static bool is_other_version(const struct elf_section *x)
 {
 	const uint16_t magic = SFRAME_MAGIC;
@@ -219,7 +232,7 @@ static void sframe_check(struct subject *s, uint32_t i)
 	struct row_list rows = {0};
 	struct error why;
 
-	/* A section without data in an object file describes no code, or it was emptied. */
+	/* In an object file, an empty section describes no code, or a tool has emptied it. */
 	if ((x->data && is_other_version(x)) || (!x->data && elf_is_object(s->file)))
 		return;
 	if (!x->data)
@@ -259,8 +272,10 @@ static struct rule_check rule_at(const struct cfi_file *cfi, uint64_t addr)
 	return l;
 }
 
-/* Drops findings about the linker's FDEs, which the analysis uses, at places where the FDEs that unwinders read have
- * another rule: there etch has replaced the linker's FDEs. */
+/*
+ * The analysis has used the FDEs that the linker wrote. Where etch has replaced them, unwinders read other ones.
+ * Removes the findings about the linker's FDEs at places where the rules of the two differ.
+ */
 static void replaced_drop(struct subject *s)
 {
 	struct findings *l = &s->frames.findings;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Joins findings about runs of neighbouring functions, and recognises the start-up functions of gcc and glibc. */
+/* Combines findings about runs of neighbouring functions, and recognizes the start-up functions of gcc and glibc. */
 #include "check/function_runs.h"
 
 #include <string.h>

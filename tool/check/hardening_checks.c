@@ -20,7 +20,7 @@ static bool has_code(const struct elf_file *f)
 	return false;
 }
 
-/* True for kernel modules, which are ET_REL but are never linked into a program. */
+/* True for kernel modules: these are ET_REL files that are never linked into a program. */
 static bool is_kernels(const struct elf_file *f)
 {
 	return elf_section_find(f, ".modinfo", 1) || elf_section_find(f, "__ksymtab_strings", 1);
@@ -70,7 +70,7 @@ static void sections_check(struct subject *s)
 
 /* ---- the stack ---------------------------------------------------------------------- */
 
-/* ld makes the stack executable for an object whose .note.GNU-stack is executable, or which lacks that section. */
+/* ld makes the stack executable if an object has an executable .note.GNU-stack, or has no such section. */
 static void object_stack_check(struct subject *s)
 {
 	const struct elf_file *f = s->file;
@@ -86,9 +86,9 @@ static void object_stack_check(struct subject *s)
 }
 
 /*
- * Without PT_GNU_STACK, Linux up to 5.7 makes all readable memory of the process executable
- * (arch/x86/include/asm/elf.h), and glibc makes the stacks of threads executable (DEFAULT_STACK_PERMS), also in a
- * program that loads such a library.
+ * If a file has no PT_GNU_STACK: Linux up to 5.7 makes all readable memory of the process executable
+ * (arch/x86/include/asm/elf.h), and glibc makes the stacks of threads executable (DEFAULT_STACK_PERMS). The latter also
+ * happens to a program that loads such a library.
  */
 static void linked_stack_check(struct subject *s)
 {
@@ -130,7 +130,10 @@ static const char *reloc_name(uint32_t type)
 	return "a relocation";
 }
 
-/* True if the memory is read-only while the dynamic linker relocates. RELRO memory is still writable then. */
+/*
+ * True if the memory is read-only while the dynamic linker applies relocations. RELRO memory is still writable at that
+ * time.
+ */
 static bool is_readonly(const struct elf_file *f, uint64_t addr)
 {
 	uint32_t i;
@@ -144,21 +147,21 @@ static bool is_readonly(const struct elf_file *f, uint64_t addr)
 	return false;
 }
 
-/* A place that a relocation writes to. */
+/* A place to which a relocation writes. */
 struct written {
 	uint32_t section, type;
 	uint64_t addr;
-	const char *name; /* name of the relocation's symbol; null: none */
+	const char *name; /* name of the relocation's symbol; null: it has none */
 };
 
-/* Makes one finding per function from the first place and the number of places. */
+/* Makes one finding per function, at the first place, with the number of places. */
 struct writer {
 	struct subject *s;
 	struct symbol_index symbols;
 	const struct elf_symbol *function;
 	struct written first;
 	size_t count, total;
-	const char *what; /* "the dynamic linker writes here" */
+	const char *what; /* the text of the finding, such as "the dynamic linker writes here" */
 };
 
 static void writer_report(struct writer *w)
@@ -199,9 +202,11 @@ static bool has_textrel(const struct elf_file *f)
 	return elf_dynamic(f, DT_TEXTREL, &value) || (elf_dynamic(f, DT_FLAGS, &value) && (value & DF_TEXTREL));
 }
 
-/* Reports the text relocations of a linked file. Its dynamic relocations are in the loaded sections that
- * elf/dynamic.h reads. A static program has only R_X86_64_IRELATIVE, which its start-up code applies, in writable
- * memory. */
+/*
+ * Adds findings for the text relocations of a linked file. Its dynamic relocations are in the loaded sections that
+ * elf/dynamic.h reads. A static program has only R_X86_64_IRELATIVE relocations, which its start-up code applies to
+ * writable memory. Returns 0, or -1 and a message.
+ */
 static int linked_text_check(struct writer *w, struct error *e)
 {
 	const struct elf_file *f = w->s->file;
@@ -227,8 +232,10 @@ static int linked_text_check(struct writer *w, struct error *e)
 	return 0;
 }
 
-/* Object files: reports 8-byte absolute addresses in code, if the object could otherwise be linked into a
- * position-independent file. */
+/*
+ * Object files: adds findings for 8-byte absolute addresses in code, if the object could otherwise be linked into a
+ * position-independent file. Returns 0, or -1 and a message.
+ */
 static int object_text_check(struct writer *w, struct error *e)
 {
 	const struct elf_file *f = w->s->file;
@@ -252,7 +259,7 @@ static int object_text_check(struct writer *w, struct error *e)
 				const struct elf_symbol *y = &f->symbols[list[k].symbol];
 				struct written x = {f->sections[i].sh.sh_info, list[k].type, list[k].offset, y->name};
 
-				/* The code was not compiled as position-independent: ld refuses it in a PIE or shared object. */
+				/* The code is not position-independent: ld refuses it in a PIE or shared object. */
 				if (!pass && (x.type == R_X86_64_32 || x.type == R_X86_64_32S) && y->special != SHN_ABS) {
 					free(list);
 					return 0;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attributes findings to the compiler or to the user. Where .eh_frame contradicts the code (ETCH-C001), the finding
- * is the compiler's if there is evidence that a compiler wrote both, without inline assembly:
- *  - the place is in the code of a language runtime, or in a section .plt that a linker has made;
- *  - or the place is in a function that DWARF attributes to a language other than assembly (in an object file without
+ * Attributes findings to the compiler or to the user. Where .eh_frame contradicts the code (ETCH-C001), the finding is
+ * the compiler's if there is evidence that a compiler wrote both, without inline assembly:
+ * - the place is in the code of a language runtime, or in a section .plt that a linker has made;
+ * - or the place is in a function that DWARF attributes to a language other than assembly (in an object file without
  *    DWARF: the only STT_FILE symbol names a source of such a language), and .eh_frame slips at each such finding in
  *    the function (enum slip):
  *      late: .eh_frame has the right row, but the row begins some instructions too late;
  *      carried on: the place follows a jump, a return or the like, and is reached from elsewhere with another frame,
- *      but the row of the code before it is still in force in .eh_frame;
+ *      but in .eh_frame the row of the code before it still applies;
  *      epilogue: the code takes its frame down and returns, while .eh_frame still describes the frame. Such tables are
  *      right at calls, and exceptions need no more than that.
- *  - or there is no evidence of where the function comes from, .eh_frame slips in one of these ways at each such
+ * - or there is no evidence of where the function comes from, .eh_frame slips in one of these ways at each such
  *    finding in it, and the same holds for many functions of the file: then this is how its compiler writes tables
  *    (clang before 7, icc, icx).
  *
- * Inline assembly that moves the stack pointer looks different: .eh_frame never has a row for it, and the code
- * returns to the row that .eh_frame has throughout. Without evidence a finding is the user's. Findings of the other
+ * Inline assembly that moves the stack pointer looks different: .eh_frame never has a row for it, and the code returns
+ * to the row that .eh_frame has throughout. Without evidence a finding is attributed to the user. Findings of the other
  * kinds in runtime_explains() are the compiler's only in a runtime's code.
  */
 #include "arch/x86/fast_decoder.h"
@@ -30,14 +30,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_MOST     128 /* bytes by which a row may be late: about one basic block */
+#define LATE_MOST     128 /* number of bytes by which a row may be late: about one basic block */
 #define FUNCTION_MOST 256 /* findings examined per function: each needs a walk over its FDE */
 
-#define EPILOGUE_MOST 64u /* instructions */
-/* From this number of functions with slips on, they show how the file's compiler writes .eh_frame. */
+#define EPILOGUE_MOST 64u /* number of instructions */
+/* If at least this many functions have slips, the slips show how the file's compiler writes .eh_frame. */
 #define FUNCTIONS_FEW 8u
 
-/* The ways in which .eh_frame fails to follow the code at a finding. */
+/* The ways in which .eh_frame fails to follow the code at a finding; the head of this file defines them. */
 enum slip {
 	SLIP_NONE,
 	SLIP_LATE,
@@ -50,10 +50,13 @@ struct judge {
 	struct cfi_file cfi;
 	struct runtime_codes runtimes;
 	struct lines *lines;
-	bool compiled_file; /* the name of its source (STT_FILE) is that of a compiled language */
-	bool commented;     /* it has a section .comment, which assemblers write only if told to */
-	size_t functions;   /* number of functions whose findings are all slips */
-	/* State of instruction_before(): since findings come in order of address, the walk over a function is resumed. */
+	bool compiled_file; /* the name of the file's source (STT_FILE) is that of a source in a compiled language */
+	bool commented;     /* the file has a section .comment, which assemblers write only on request */
+	size_t functions;   /* number of functions in which .eh_frame slips at every finding */
+	/*
+	 * State of instruction_before(). Findings come in order of address, so its walk over a function continues where the
+	 * last one ended.
+	 */
 	uint64_t walk_start, walk_at;
 	struct step walk_last;
 	bool walk_any;
@@ -82,7 +85,7 @@ const struct runtime *runtime_at(const struct runtime_codes *r, uint64_t addr)
 {
 	size_t k = SEARCH(r->count, i, r->list[i].start <= addr);
 
-	while (k && r->list[k - 1].framed) /* it lies inside of other code */
+	while (k && r->list[k - 1].framed) /* its code is inside other code */
 		k--;
 	return k && addr < r->list[k - 1].end ? r->list[k - 1].runtime : NULL;
 }
@@ -125,7 +128,10 @@ static uint64_t space_addr(const struct subject *s, const struct code_section *c
 	return elf_is_object(s->file) ? c->addr + addr : addr;
 }
 
-/* True if there is evidence that a compiler made the code at a finding. *start is set to where that code begins. */
+/*
+ * True if there is evidence that a compiler made the code at a finding. Sets *start to the address where that code
+ * begins.
+ */
 static bool by_compiler(struct judge *j, const struct code_section *c, const struct finding *f, uint64_t *start)
 {
 	long fde;
@@ -143,7 +149,7 @@ static bool by_compiler(struct judge *j, const struct code_section *c, const str
 
 /* ---- rows from the code and rows of .eh_frame ------------------------------------------ */
 
-/* Returns the row that the analysis of the code has for an address, or null. */
+/* Returns the row that the analysis has made from the code for an address, or null. */
 static const struct row *code_row(const struct subject *s, uint64_t addr)
 {
 	const struct row_list *l = &s->frames.rows;
@@ -158,7 +164,7 @@ static bool same_rule(const struct etch_rule *a, const struct etch_rule *b) { re
 struct table_place {
 	uint64_t at;
 	struct etch_cfi_row here;
-	bool found, any; /* any: there are rows before it, the last of which has the rule `before` */
+	bool found, any; /* any: there are earlier rows; `before` is the rule of the last of them */
 	struct etch_rule before;
 	struct {
 		uint64_t start;
@@ -183,8 +189,7 @@ static void table_row(void *ctx, const struct etch_cfi_row *row)
 	}
 }
 
-/* True if the instructions from `at` end exactly at `to`, and control continues, or may continue, after each of
- * them. */
+/* True if the instructions from `at` on end exactly at `to`, and control may continue after each of them. */
 static bool is_straight(const struct code_section *c, uint64_t at, uint64_t to)
 {
 	struct step step;
@@ -195,7 +200,7 @@ static bool is_straight(const struct code_section *c, uint64_t at, uint64_t to)
 	return at == to;
 }
 
-/* True if the code has this rule anywhere in [at, to). */
+/* True if the code has this rule anywhere in [at, to), according to the analysis. */
 static bool has_rule(const struct subject *s, uint64_t at, uint64_t to, const struct etch_rule *rule)
 {
 	const struct row *r = code_row(s, at), *end = s->frames.rows.rows + s->frames.rows.count;
@@ -207,9 +212,9 @@ static bool has_rule(const struct subject *s, uint64_t at, uint64_t to, const st
 }
 
 /*
- * A row of .eh_frame is late if a later row in the same straight-line code agrees with the code again, and the code
- * never has the rule of the first row up to there. Inline assembly, by contrast, returns to the rule that .eh_frame
- * has throughout.
+ * True if a row of .eh_frame is late: a later row in the same straight-line code agrees with the code again, and until
+ * there the code never has the rule of the late row. After inline assembly, by contrast, the code returns to the rule
+ * that .eh_frame has throughout.
  */
 static bool is_late(const struct judge *j, const struct code_section *c, const struct table_place *t)
 {
@@ -224,8 +229,10 @@ static bool is_late(const struct judge *j, const struct code_section *c, const s
 	return false;
 }
 
-/* Returns the last instruction before an address, ignoring padding, found by decoding from the function's start; null
- * if `addr` is not the start of an instruction. */
+/*
+ * Returns the last instruction before an address, ignoring padding, or null if `addr` is not the start of an
+ * instruction. The code is decoded from the start of the function.
+ */
 static const struct step *instruction_before(struct judge *j, const struct code_section *c, uint64_t start,
                                              uint64_t addr)
 {
@@ -260,7 +267,7 @@ static bool is_carried(struct judge *j, const struct code_section *c, uint64_t s
 	case FLOW_STOP: return true;
 	case FLOW_CALL:
 	case FLOW_CALL_IND:
-		/* A call that returns has the same row before and after it. If the rows differ, it does not return. */
+		/* A call that returns has the same row before and after it. So if the rows differ, the call does not return. */
 		return here && before && !same_rule(&here->rule, &before->rule);
 	default: return false;
 	}
@@ -301,9 +308,10 @@ static uint64_t epilogue_end(const struct code_section *c, uint64_t at)
 }
 
 /*
- * True if the table is out of step in an epilogue: straight-line code takes its frame down, and leaves with the frame
- * that it had at entry. Either the table still has the body's CFA, which the code never has again on the way; or it
- * has the right CFA, but another place of rbp than the code, as when a row for the pop of rbp begins before the pop.
+ * True if .eh_frame slips in an epilogue: straight-line code takes its frame down, and leaves the function with the
+ * frame of its entry. In one case .eh_frame still has the CFA of the body, which the code does not have again up to the
+ * end. In the other, .eh_frame has the right CFA but another place of rbp than the code, as when the row for the pop of
+ * rbp begins before the pop.
  */
 static bool is_epilogue(const struct judge *j, const struct code_section *c, const struct table_place *t)
 {
@@ -346,8 +354,10 @@ static bool is_plt(const struct elf_file *f, uint32_t section)
 	return !elf_is_object(f) && !strncmp(f->sections[section].name, ".plt", 4);
 }
 
-/* For a finding whose origin is unknown: sets *start to the start of its FDE, which is assumed to be its function.
- * False if there is evidence that the function is assembly. */
+/*
+ * For a finding whose origin is unknown: sets *start to the start of the FDE, which is assumed to be the start of the
+ * function. Returns false if there is evidence that the function is assembly.
+ */
 static bool by_nobody(struct judge *j, const struct code_section *c, const struct finding *f, uint64_t *start)
 {
 	long fde = cfi_file_at(&j->cfi, space_addr(j->s, c, f->addr));
@@ -360,8 +370,9 @@ static bool by_nobody(struct judge *j, const struct code_section *c, const struc
 }
 
 /*
- * Judges the findings at the start of `list` that are in one function: either all of them are the compiler's, or none
- * is. For a function of unknown origin it only records whether .eh_frame slips at each of them. Returns their number.
+ * Decides the origin of the findings at the start of `list` that are in one function: either all of them are attributed
+ * to the compiler, or none. For a function of unknown origin, only records whether .eh_frame slips at all of them.
+ * Returns their number.
  */
 static size_t function_judge(struct judge *j, struct finding **list, size_t count)
 {
@@ -390,7 +401,10 @@ static size_t function_judge(struct judge *j, struct finding **list, size_t coun
 	return n;
 }
 
-/* True if a finding is the compiler's because it is in the code of a language runtime or in a linker's .plt. */
+/*
+ * True if a finding is attributed to the compiler because it is in the code of a language runtime or in a .plt that a
+ * linker has made.
+ */
 static bool by_place(const struct judge *j, const struct finding *f)
 {
 	const struct code_section *c = space_of(&j->s->frames.space, f->section);

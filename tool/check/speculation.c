@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements ETCH-H005: returns and indirect jumps that no int3 follows (straight-line speculation). */
+/* Implements ETCH-H005 (straight-line speculation): returns and indirect jumps without an int3 after them. */
 #include "arch/x86/opcodes.h"
 #include "arch/x86/fast_decoder.h"
 #include "check/check.h"
@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file counts as built with -mharden-sls if an int3 follows at least this number and this percentage of its returns
- * (or jumps). */
+/*
+ * A file is assumed to be built with -mharden-sls if an int3 follows at least this number and this percentage of its
+ * returns (or jumps).
+ */
 #define BUILT_LEAST   8
 #define BUILT_PERCENT 75
 
@@ -21,7 +23,7 @@ struct kind_count {
 	size_t all, stopped;
 };
 
-/* Collects the branches of one function that no int3 follows, for one finding per kind of branch. */
+/* Collects the branches of one function without an int3 after them, to make one finding per kind of branch. */
 struct reporter {
 	struct subject *s;
 	struct symbol_index symbols;
@@ -35,7 +37,10 @@ struct reporter {
 /* Called for each branch; `stopped` means that an int3 follows it. Returns false to end the walk. */
 typedef bool branch_fn(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped);
 
-/* Calls `fn` for every reached return and indirect jump, except those of the PLT, which is the linker's code. */
+/*
+ * Calls `fn` for every return and indirect jump that the analysis has reached, except those of the PLT, which the
+ * linker has written.
+ */
 static void branches_walk(const struct subject *s, branch_fn *fn, void *ctx)
 {
 	const struct code_space *space = &s->frames.space;
@@ -65,8 +70,10 @@ out:
 	step_cache_free(cache);
 }
 
-/* Counts branches. Ends the walk early if no int3 follows any of the first returns: then the file was not built with
- * the option. */
+/*
+ * Counts branches. If none of the first returns has an int3 after it, the file was not built with the option, and the
+ * walk ends early.
+ */
 static bool branch_count(void *ctx, const struct code_section *c, uint64_t addr, enum branch kind, bool stopped)
 {
 	struct kind_count *counts = ctx;

@@ -30,8 +30,9 @@ static uint64_t space_after(const struct elf_file *f, const struct elf_symbol *c
 }
 
 /*
- * Object files: reports global symbols without a type that code of the object calls, which come from assembly without
- * .type and .size. (In a linked file such symbols could not be told from the linker's own.)
+ * Object files: adds findings for global symbols without a type that code of the object calls. They come from assembly
+ * without .type and .size. (In a linked file such symbols could not be told from the linker's own.) Returns 0, or -1
+ * and a message.
  */
 static int untyped_check(struct subject *s, struct error *e)
 {
@@ -71,7 +72,9 @@ static void sizeless_text(const struct run_item *x, char *out, size_t size)
 	         x->number);
 }
 
-/* Fills `items` with the functions that have no size although code follows their address. Returns their number. */
+/*
+ * Fills `items` with the functions whose symbol has no size, although code follows their address. Returns their number.
+ */
 static size_t sizeless_find(const struct elf_file *f, const struct symbol_index *functions, struct run_item *items)
 {
 	const struct elf_symbol *const *list = functions->list;
@@ -87,12 +90,12 @@ static size_t sizeless_find(const struct elf_file *f, const struct symbol_index 
 		if (y->size && y->value + y->size > covered)
 			covered = y->value + y->size;
 		if (!fresh && list[k - 1]->value == y->value)
-			continue; /* an alias */
+			continue; /* the symbol is another name of the same function */
 		places++;
 		if (y->size || y->value < covered || function_is_startup(y))
 			continue;
 		capacity = space_after(f, list, count, k);
-		if (capacity) /* otherwise the symbol marks the end of code */
+		if (capacity) /* otherwise the symbol marks the end of the code */
 			items[n++] = (struct run_item){y, places, capacity};
 	}
 	return n;

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes the instruction as text ("mov $0x1, %eax"), or its bytes in hexadecimal if they are not exactly one
- * instruction. */
+/*
+ * Writes the bytes of an instruction as text ("mov $0x1, %eax"), or in hexadecimal if they are not exactly one
+ * instruction.
+ */
 static void bytes_text(const uint8_t *p, unsigned len, uint64_t addr, char *out, size_t size)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -67,8 +69,10 @@ static void mismatch_add(void *ctx, const struct site_mismatch *mismatch)
 	bytes_fact(x, mismatch->call ? "call in the table" : "load in the table", mismatch->plain, mismatch->len, at);
 }
 
-/* Returns why the code at a call that was compiled in place does not match its row, or null if it matches. A nop is
- * right only if the slot's initial value is the function that was compiled in place. */
+/*
+ * Compares a site of pv_call_inline with its row. Returns null if the code matches the row, otherwise the reason why it
+ * does not. A nop is right only if the slot's initial value is the function whose body was inlined.
+ */
 static const char *in_place_reason(const struct subject *s, const struct targets *targets, const struct inline_row *row,
                                    const uint8_t *bytes)
 {
@@ -83,7 +87,10 @@ static const char *in_place_reason(const struct subject *s, const struct targets
 	return NULL;
 }
 
-/* Checks the calls that were compiled in place, and removes the rows that do not match from the table. */
+/*
+ * Checks the sites of pv_call_inline, and removes the rows that do not match from the table. Returns 0, or -1 and a
+ * message.
+ */
 static int in_place_check(struct subject *s, struct elf_file *f, struct error *e)
 {
 	struct linked_tables *t = &s->tables;
@@ -112,7 +119,7 @@ static int in_place_check(struct subject *s, struct elf_file *f, struct error *e
 	return err || in_place_unbake(f, t, e) ? -1 : 0;
 }
 
-/* Compares rows in the order in which libetch searches the table: docs/formats.md, "__imv". */
+/* Compares rows by the order that libetch requires when it searches the table: docs/formats.md, "__imv". */
 static int row_order(const struct imv_row *a, const struct imv_row *b)
 {
 	unsigned x = a->entry.flags & ETCH_IMV_GOT, y = b->entry.flags & ETCH_IMV_GOT;
@@ -159,7 +166,10 @@ int check_tables_open(struct subject *s, struct elf_file *f, struct error *e)
 
 /* ---- objects ------------------------------------------------------------------ */
 
-/* Compares the record of an object, which says that the object is armed, with the code. */
+/*
+ * Compares the record of an object, which says that the object is armed, with the code, and adds a finding if they
+ * disagree.
+ */
 static void record_check(struct subject *s, const struct obj_row *row)
 {
 	size_t i;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements ETCH-T003 and ETCH-T004 for unwind tables: malformed tables, and rows that do not match the code. */
+/*
+ * Implements ETCH-T003 and ETCH-T004 for unwind tables: tables that are malformed, and rows that do not match the code.
+ */
 #include "arch/x86/rule_text.h"
 #include "check/check.h"
 #include "analysis/facts/cfi_file.h"
@@ -16,18 +18,21 @@
 
 #define BLOCK ((uint64_t)1 << ETCH_BLOCK_SHIFT)
 
-/* At most this many findings about rows that differ are added for a file, one per function; one more counts the
- * rest. */
+/*
+ * A file gets at most this many findings about rows that differ, one per function. One more finding counts the
+ * remaining functions.
+ */
 #define DIFFERENCES_SHOWN 20
 
 /* ---- the arrays ---------------------------------------------------------------- */
 
 /* The arrays of the classic format: addresses, rules, and an index by block (`lookup`, null if there is none). */
 struct arrays {
-	uint32_t section; /* section of the addresses, for findings */
+	uint32_t section; /* the section for findings about these addresses */
 	const uint8_t *ip, *orc, *lookup;
 	uint64_t ip_addr, rows;
-	uint64_t text, blocks; /* with lookup: the first address that it covers; it has blocks + 1 entries */
+	/* with lookup: text is the first address that the index covers, and the index has blocks + 1 entries */
+	uint64_t text, blocks;
 };
 
 static uint64_t row_addr(const struct arrays *a, uint64_t i)
@@ -38,8 +43,10 @@ static uint64_t row_addr(const struct arrays *a, uint64_t i)
 	return a->ip_addr + 4 * i + (uint64_t)(int64_t)d;
 }
 
-/* Adds a finding about the first row out of order, since readers use binary search. This function and the next two
- * return false after a finding. */
+/*
+ * Adds a finding about the first row that is out of order, since readers use binary search. Returns false after a
+ * finding, like the next two functions.
+ */
 static bool order_check(struct subject *s, const struct arrays *a)
 {
 	uint64_t i;
@@ -57,7 +64,7 @@ static bool order_check(struct subject *s, const struct arrays *a)
 	return true;
 }
 
-/* Checks that lookup[i] is the last row at or below the start of block i. */
+/* Checks that lookup[i] is the index of the last row at or before the start of block i. */
 static bool lookup_check(struct subject *s, const struct arrays *a)
 {
 	uint64_t b, k = 0;
@@ -97,7 +104,7 @@ static bool rules_check(struct subject *s, const struct arrays *a)
 
 /* ---- arrays of the object step --------------------------------------------------- */
 
-/* True for the kernel and its modules, whose arrays of the same names encode rules differently. */
+/* True for the kernel and its modules. Their arrays have the same names, but encode rules differently. */
 static bool is_kernels(const struct elf_file *f)
 {
 	return elf_section_find(f, ".orc_header", 1) || elf_section_find(f, ".modinfo", 1) ||
@@ -131,7 +138,7 @@ static void pair_check(struct subject *s, bool kernels, uint32_t ip, uint32_t or
 		finding_add(&s->found, "ETCH-T004", ip, x->sh.sh_addr,
 		            "%s and %s have %" PRIu64 " and %" PRIu64 " bytes: not 4 and 6 for the same number of rows",
 		            x->name, y->name, x->sh.sh_size, y->sh.sh_size);
-	/* In an object file the addresses are relocations, so their order is not known yet. */
+	/* In an object file the addresses are relocations, so their order is not yet known. */
 	else if (rules_check(s, &a) && !elf_is_object(s->file))
 		order_check(s, &a);
 }
@@ -156,7 +163,10 @@ static void classic_check(struct subject *s, const struct segment_found *at)
 
 /* ---- the table of a linked file --------------------------------------------------- */
 
-/* Adds the finding about a refused table in the orc encoding, at a row if the reason concerns one. */
+/*
+ * Adds the finding about a table in the orc encoding that was refused. If the reason concerns a row, the finding is at
+ * that row.
+ */
 static void orc_explain(struct subject *s, const struct segment_found *at, const char *why)
 {
 	const struct elf_file *f = s->file;
@@ -197,8 +207,8 @@ static void orc_explain(struct subject *s, const struct segment_found *at, const
 struct difference {
 	uint64_t start, end;
 	const struct row *table, *code;
-	const struct elf_symbol *function; /* null: not known */
-	uint64_t bytes;                    /* bytes of the function for which the rules differ */
+	const struct elf_symbol *function; /* null: the function is not known */
+	uint64_t bytes;                    /* number of bytes of the function at which the rules differ */
 };
 
 static void rule_text(const struct etch_rule *r, char *out, size_t size)
@@ -229,7 +239,7 @@ static void difference_add(struct subject *s, const struct difference *d)
 	finding_fact(x, "the code", "%s", code);
 }
 
-/* Rounds rules to those that the orc encoding can represent; other rules become undefined. */
+/* Rounds rules to those that the orc encoding can express; all others become undefined. */
 static void rows_repack(struct row_list *rows)
 {
 	struct etch_orc x;
@@ -245,10 +255,10 @@ struct compare {
 	struct subject *s;
 	struct symbol_index symbols;
 	const struct row_list *table, *code;
-	struct difference last; /* the difference that has no finding yet; bytes 0: none */
+	struct difference last; /* the last difference, which has no finding yet; bytes 0: there is none */
 	size_t places, shown;
 	bool count_only;
-	bool cfi; /* `code` was made with .eh_frame */
+	bool cfi; /* `code` was made with the help of .eh_frame */
 	struct cfi_file described;
 };
 
@@ -264,7 +274,7 @@ static void last_report(struct compare *c)
 	c->last.bytes = 0;
 }
 
-/* True if .eh_frame describes any of [start, end). */
+/* True if .eh_frame describes any byte of [start, end). */
 static bool is_described(const struct cfi_file *cfi, uint64_t start, uint64_t end)
 {
 	size_t i = SEARCH(cfi->count, k, cfi->fdes[k].end <= start);
@@ -272,8 +282,10 @@ static bool is_described(const struct cfi_file *cfi, uint64_t start, uint64_t en
 	return i < cfi->count && cfi->fdes[i].start < end;
 }
 
-/* True if strip may explain the difference: the table was made while the file had symbols, from which the analysis
- * knew more about code that .eh_frame does not describe. */
+/*
+ * True if the difference may be due to strip. The table was made while the file had symbols, by which the analysis knew
+ * more about code that .eh_frame does not describe.
+ */
 static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, const struct row *code)
 {
 	if (c->s->file->symtab)
@@ -284,7 +296,7 @@ static bool names_missed(const struct compare *c, uint64_t start, uint64_t end, 
 	       !is_described(&c->described, start, end);
 }
 
-/* Compares the rules of the table and of the code for [start, end), where each of them has a single rule. */
+/* Compares the rules of the table and of the code for [start, end). Each of them has a single rule there. */
 static void stretch_check(struct compare *c, uint64_t start, uint64_t end, const struct row *table,
                           const struct row *code)
 {
@@ -301,7 +313,7 @@ static void stretch_check(struct compare *c, uint64_t start, uint64_t end, const
 	c->last = (struct difference){start, end, table, code, y, end - start};
 }
 
-/* Compares both lists and adds findings by function. */
+/* Compares the rows of the table with those of the code, and adds findings by function. */
 static void rows_compare(struct compare *c)
 {
 	static const struct row none;
@@ -325,7 +337,7 @@ static void rows_compare(struct compare *c)
 	last_report(c);
 }
 
-/* Makes the rows of the code, rounded to what the table's encoding can represent. */
+/* Makes the rows of the code, rounded to those that the encoding of the table can express. */
 static void code_rows(const struct frames *fr, const struct linked_unwind *u, struct row_list *out)
 {
 	struct row_list near;
@@ -339,9 +351,11 @@ static void code_rows(const struct frames *fr, const struct linked_unwind *u, st
 		rows_repack(out);
 }
 
-/* Compares the table with rows that are made the other way: the table may have been made from the code alone
- * (--no-cfi) while this check uses .eh_frame, or the reverse. *differs is set if the table does not match these rows
- * either. */
+/*
+ * The table may have been made from the code alone (--no-cfi) although this check uses .eh_frame, or the reverse.
+ * Compares it with the rows that are made in the other way. Sets *differs if the table does not match these either.
+ * Returns 0, or -1 and a message.
+ */
 static int other_way_differs(struct compare *c, const struct linked_unwind *u, bool *differs, struct error *e)
 {
 	const struct frames_options how = {.no_cfi = !c->s->options->no_cfi, .jobs = c->s->options->jobs};
@@ -403,7 +417,7 @@ static int rows_check(struct subject *s, const struct linked_unwind *u, struct e
 	return err;
 }
 
-/* True if the table's build-id is that of the file, or if the file has none; otherwise adds a finding. */
+/* True if the table has the build-id of the file, or the file has no build-id; otherwise adds a finding. */
 static bool build_check(struct subject *s, const struct linked_unwind *u)
 {
 	uint8_t want[sizeof(u->header.build_id)] = {0};
