@@ -30,7 +30,7 @@ static int file_add(struct baseline_file *f, struct json_object *o, struct error
 	return 0;
 }
 
-/* Checks the kind and the version of the document, so that no other file passes for an empty baseline. */
+/* Checks the kind and the version of the document, so that another file is not taken for an empty baseline. */
 static bool is_ours(struct json_object *root)
 {
 	struct json_object *kind, *version;
@@ -67,8 +67,10 @@ out:
 
 /* ---- matching files ------------------------------------------------------------------ */
 
-/* Returns the last `parts` components of a path (0: the whole path) and the member, in the encoding of a document, or
- * null if the path has fewer components. */
+/*
+ * Returns the last `parts` components of a path (0: the whole path) with the member, encoded as in a document. Returns
+ * null if the path has fewer components.
+ */
 static char *file_key(const char *path, const char *member, size_t parts)
 {
 	const char *p = path + strlen(path);
@@ -90,8 +92,10 @@ static char *file_key(const char *path, const char *member, size_t parts)
 	return out;
 }
 
-/* Pairs inputs with files whose last `parts` components are equal, in the order of both lists. `next` links files
- * with equal keys: it holds 1 + the index of the next one. */
+/*
+ * Pairs inputs with files of the baseline if the last `parts` components of their paths are equal, in the order of both
+ * lists. Files with equal keys are linked: next[i] is 1 + the index of the next one.
+ */
 static void match_parts(struct baseline *b, const struct inputs *l, size_t parts, size_t *next, size_t *unmatched)
 {
 	struct json_object *first = json_object_new_object(), *at;
@@ -122,7 +126,7 @@ static void match_parts(struct baseline *b, const struct inputs *l, size_t parts
 	json_object_put(first);
 }
 
-/* Returns the number of components of the path that has most. */
+/* Returns the greatest number of components that the path of an input has. */
 static size_t parts_most(const struct inputs *l)
 {
 	size_t most = 0, i;
@@ -151,7 +155,7 @@ void baseline_match(struct baseline *b, const struct inputs *l)
 
 /* ---- matching findings ------------------------------------------------------------------- */
 
-/* Compares with a name from a document, in which U+FFFD stands for bytes that are not UTF-8. */
+/* True if the name in the baseline, in which U+FFFD stands for bytes that are not UTF-8, equals a name of this run. */
 static bool same_function(const char *known, const char *now)
 {
 	struct json_object *o;
@@ -170,15 +174,15 @@ static bool is_known(const struct report_finding *known, const struct report_fin
 	return known->entry == now->entry && same_function(known->place.function, now->place.function);
 }
 
-/* Returns the index of the first finding whose fingerprint is not less. */
+/* Returns the index of the first finding whose fingerprint is equal or greater. */
 static size_t lower_bound(const struct report *r, uint64_t fingerprint)
 {
 	return SEARCH(r->count, i, r->list[i].fingerprint < fingerprint);
 }
 
 /*
- * Marks places of the baseline as matched, and returns true, if it has enough unmatched places for all places of a
- * finding. A finding of several places thus matches as many findings of one place, and vice versa.
+ * If the baseline has enough unmatched places for all places of a finding, marks as many of them as matched and returns
+ * true. One finding with several places may so match several findings with one place each, and the reverse.
  */
 static bool known_take(struct baseline_file *old, const struct report_finding *f)
 {

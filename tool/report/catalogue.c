@@ -229,7 +229,7 @@ const struct catalogue_entry catalogue[] = {
 };
 const size_t catalogue_count = sizeof(catalogue) / sizeof(catalogue[0]);
 
-/* What libetch says, by lib/patch/trap.c. */
+/* The messages that libetch prints at run time (lib/patch/trap.c). */
 static const struct catalogue_entry at_run_time[] = {
 	{.id = "ETCH-I101",
      .name = "stray-store-fatal",

@@ -85,8 +85,10 @@ static struct json_object *file_to_json(const struct report *r, enum exchange ho
 	return o;
 }
 
-/* Writes where else a finding was seen: its first sighting lists the other files, and each of the others refers to
- * the file of the first. */
+/*
+ * Writes in which other files a finding occurs. In its first file it has the list of the others; in each of the others
+ * it refers to the first.
+ */
 static void put_seen(struct json_object *o, const struct report_finding *f, enum exchange how)
 {
 	struct json_object *list;
@@ -163,8 +165,10 @@ struct json_object *report_to_json(const struct report *r, enum exchange how)
 
 /* ---- from JSON --------------------------------------------------------------------- */
 
-/* Returns a member of an object, or null if it is missing or has the wrong type. In the latter case *wrong is set to
- * its key. */
+/*
+ * Returns a member of an object. Returns null if the member is missing or has the wrong type; in the latter case sets
+ * *wrong to its key.
+ */
 static struct json_object *member(struct json_object *o, const char *key, enum json_type type, const char **wrong)
 {
 	struct json_object *v;

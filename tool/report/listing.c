@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NARROWEST 12 /* least width in columns of a cell that is cut to fit the terminal */
+#define NARROWEST 12 /* least width in columns to which a cell is cut so that the row fits the terminal */
 
 void listing_init(struct listing *l, const struct column *columns, size_t count)
 {
@@ -57,8 +57,10 @@ static void print_tsv(const struct listing *l, FILE *out)
 	}
 }
 
-/* Makes columns of text narrower, the widest first, until a row fits the terminal. Columns of numbers keep their
- * width. */
+/*
+ * Makes columns of text narrower, the widest one first, until a row fits the terminal. Columns of numbers keep their
+ * width.
+ */
 static void widths_fit(const struct listing *l, size_t *width, size_t terminal)
 {
 	size_t c, widest, sum;
@@ -78,7 +80,7 @@ static void widths_fit(const struct listing *l, size_t *width, size_t terminal)
 	}
 }
 
-/* Appends a cell in its column. Text that does not fit is cut and ends with two dots. */
+/* Prints a cell in its column. If the text does not fit, it is cut and ends with two dots. */
 static void cell_put(const struct column *column, const char *cell, size_t width, bool last, FILE *out)
 {
 	if (column->number)
@@ -91,7 +93,7 @@ static void cell_put(const struct column *column, const char *cell, size_t width
 		fputs("  ", out);
 }
 
-/* Prints a row, up to the edge of a terminal that is too narrow for all columns. */
+/* Prints a row. If the terminal is too narrow for all columns, cuts the row at its edge. */
 static void row_put(const struct listing *l, char *const *cells, const size_t *width, size_t terminal, FILE *out)
 {
 	char *line;
@@ -102,10 +104,10 @@ static void row_put(const struct listing *l, char *const *cells, const size_t *w
 		cell_put(&l->columns[c], cells ? cells[c] : l->columns[c].name, width[c], c + 1 == l->column_count, f);
 	mem_stream_close(f, &line);
 	while (size && line[size - 1] == ' ')
-		size--; /* the last cells are empty */
+		size--; /* the last cells of the row are empty */
 	if (terminal && size > terminal)
 		for (size = terminal; size && (line[size] & 0xc0) == 0x80;)
-			size--; /* does not cut inside a UTF-8 character */
+			size--; /* a UTF-8 character is not cut */
 	fwrite(line, 1, size, out);
 	putc('\n', out);
 	free(line);
@@ -130,7 +132,7 @@ static void print_text(const struct listing *l, FILE *out)
 	free(width);
 }
 
-/* Makes a copy of the listing with its names demangled. Returns false, without a copy, if there are none. */
+/* Makes a copy of the listing in which the names are demangled. Returns false, without a copy, if no name changes. */
 static bool cells_demangle(const struct listing *l, struct listing *out)
 {
 	bool any = false;
@@ -173,7 +175,7 @@ struct json_object *json_name(const char *name)
 	struct json_object *o;
 
 	while (*p) {
-		size_t k = *p == 0x7f ? 0 : utf8_length(p); /* JSON escapes all other control characters */
+		size_t k = *p == 0x7f ? 0 : utf8_length(p); /* json-c has escaped all other control characters */
 
 		if (k) {
 			memcpy(out + n, p, k);
@@ -235,7 +237,7 @@ void json_put(FILE *out, struct json_object *o, int flags)
 {
 	const unsigned char *p = (const unsigned char *)json_object_to_json_string_ext(o, flags), *shown = p;
 
-	/* Outside of strings a document is ASCII, so whatever is escaped here is inside a string. */
+	/* Outside of strings JSON is ASCII, so all that is escaped here is in strings. */
 	while (p && *p) {
 		size_t n = plain_shown(p) || *p == '\n' ? 0 : utf8_length(p);
 		unsigned c = n ? utf8_character(p, n) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Resolves the places of findings and computes their fingerprints. */
+/* Finds the function and source line of each finding, and computes fingerprints. */
 #include "report/report.h"
 
 #include "dwarf/lines.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Context for resolving places. */
+/* What is needed to resolve places. */
 struct resolver {
 	const struct elf_file *file;
 	struct symbol_index symbols;
@@ -45,8 +45,10 @@ static void place_make(struct resolver *r, uint32_t section, uint64_t addr, stru
 
 static uint64_t hash_byte(uint64_t h, char c) { return (h ^ (unsigned char)c) * 0x100000001b3; } /* FNV-1a */
 
-/* Returns the fingerprint of a finding, which is equal in builds in which only other code has changed. Numbers in the
- * text, which are mostly addresses and sizes, do not contribute to it. */
+/*
+ * Returns the fingerprint of a finding. It stays the same in builds in which only other code has changed. So the
+ * numbers in the text, which are mostly addresses and sizes, do not contribute to it.
+ */
 static uint64_t fingerprint_of(const struct report_finding *f)
 {
 	uint64_t h = 0xcbf29ce484222325;

@@ -16,7 +16,7 @@
 #define ETCH_VERSION "0.0.0"
 #endif
 
-#define ROOT_ID "%SRCROOT%" /* the name that services use for the root of the sources */
+#define ROOT_ID "%SRCROOT%" /* the name by which code scanning services know the root of the sources */
 
 static void put_string(struct json_object *o, const char *key, const char *value)
 {
@@ -50,7 +50,7 @@ void sarif_free(struct sarif *s)
 
 /* ---- messages (3.11) -------------------------------------------------------------- */
 
-/* Writes text with escapes, so that it contains neither placeholders (3.11.5) nor embedded links (3.11.6). */
+/* Writes text with escapes, so that no part of it is taken for a placeholder (3.11.5) or an embedded link (3.11.6). */
 static void write_plain(FILE *out, const char *text)
 {
 	bool link = strstr(text, "](");
@@ -78,7 +78,7 @@ static struct json_object *message_of(const char *text)
 	return o;
 }
 
-/* Makes a message of the text of a finding and a line for each fact, with a link to the fact's related location. */
+/* Makes a message: the text of the finding, and a line for each fact with a link to the fact's related location. */
 static struct json_object *result_message(const struct report_finding *f)
 {
 	struct json_object *o = json_object_new_object();
@@ -109,8 +109,10 @@ static struct json_object *result_message(const struct report_finding *f)
 
 /* ---- locations ----------------------------------------------------------------------- */
 
-/* Makes an artifact location (3.4): a URI relative to the root if the file is below it. `base` is the directory of a
- * relative path. */
+/*
+ * Makes an artifact location (3.4): a URI, relative to the root if the file is below the root. A relative path is taken
+ * relative to `base`.
+ */
 static struct json_object *artifact_location(const struct sarif *s, const char *base, const char *path)
 {
 	struct json_object *o = json_object_new_object();
@@ -146,8 +148,10 @@ static struct json_object *target_location(struct sarif *s, const char *path)
 	return o;
 }
 
-/* Makes a physical location (3.29): the source line or, if it is unknown, the analysed file; with the address in the
- * file (3.32). */
+/*
+ * Makes a physical location (3.29): the source line or, if it is unknown, the analysed file. It also has the address in
+ * the file (3.32).
+ */
 static struct json_object *physical_location(struct sarif *s, const struct report *r, const struct report_place *p)
 {
 	struct json_object *o = json_object_new_object(), *region, *address;
@@ -213,7 +217,7 @@ static struct json_object *fact_location(struct sarif *s, const struct report *r
 
 /* ---- results (3.27) ------------------------------------------------------------------ */
 
-/* Makes a code flow (3.36 to 3.38) from the place of a fact about a path to the place of the finding. */
+/* Makes a code flow (3.36 to 3.38) that leads from the place of a fact about a path to the place of the finding. */
 static struct json_object *code_flow(struct sarif *s, const struct report *r, const struct report_finding *f,
                                      const struct report_fact *x)
 {
@@ -234,7 +238,10 @@ static struct json_object *code_flow(struct sarif *s, const struct report *r, co
 	return flow;
 }
 
-/* Adds related locations and code flows: those of facts, of further places, and of other files with the finding. */
+/*
+ * Adds related locations and code flows: for the facts, for the further places, and for the other files with the
+ * finding.
+ */
 static void add_facts(struct sarif *s, struct json_object *result, const struct report *r,
                       const struct report_finding *f)
 {
@@ -270,8 +277,10 @@ static void add_facts(struct sarif *s, struct json_object *result, const struct 
 	json_object_put(flows);
 }
 
-/* Adds the fingerprint, with the number of the finding among those of its file that have the same one: services merge
- * results whose fingerprints are equal. */
+/*
+ * Adds the fingerprint. Services merge results with equal fingerprints, so it contains the number `nth` of the finding
+ * among those of its file that have the same one.
+ */
 static void add_fingerprint(struct json_object *result, const struct report_finding *f, size_t nth)
 {
 	struct json_object *o = json_object_new_object();
@@ -393,7 +402,7 @@ static struct json_object *rule_help(const struct catalogue_entry *e)
 	return o;
 }
 
-/* SARIF does not define these properties; the names are those that services read. */
+/* SARIF does not define these properties. Their names are those that services read. */
 static struct json_object *rule_properties(const struct catalogue_entry *e)
 {
 	struct json_object *o = json_object_new_object(), *tags = json_object_new_array();
@@ -405,7 +414,7 @@ static struct json_object *rule_properties(const struct catalogue_entry *e)
 	return o;
 }
 
-/* Adds a link to the heading that docs/findings.md has for each ID. */
+/* Adds a link to the heading for the ID in docs/findings.md. */
 static void add_help_uri(struct json_object *rule, const char *docs, const char *id)
 {
 	char *uri, *p;
@@ -461,7 +470,7 @@ static struct json_object *directory_location(const char *path)
 	return o;
 }
 
-/* Makes an invocation (3.20) without times, so that equal runs give equal documents. */
+/* Makes an invocation (3.20). It has no times, so that equal runs give equal documents. */
 static struct json_object *invocation_of(struct sarif *s, int exit_code)
 {
 	struct json_object *o = json_object_new_object();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Groups findings by the key of their code. */
+/* Groups equal findings of several files by the key of their code. */
 #include "report/seen.h"
 #include "support/memory.h"
 
@@ -37,11 +37,13 @@ static const char *object_of(const struct report *r)
 	return slash ? slash + 1 : name;
 }
 
-/* Number of objects per key that are told apart; findings of any further object are not merged. */
+/* Number of objects per key for which findings are merged; findings of further objects are not. */
 #define OBJECTS_MOST 64
 
-/* Returns the entry for an object, or the first one for a linked file; null if there are already OBJECTS_MOST
- * others. */
+/*
+ * Returns the group for an object, or the first group if `object` is null (a linked file). Returns null if there are
+ * already OBJECTS_MOST groups for other objects.
+ */
 static struct seen *seen_by(struct seen *s, const char *object)
 {
 	size_t n = 0;
@@ -73,7 +75,7 @@ void seen_add(struct seen_all *a, struct report *r)
 		/* Equal findings in one file are not merged. */
 		if (!s || (s->count && s->list[s->count - 1].report == r))
 			continue;
-		if (s->count == s->capacity) { /* most lists have one or two elements */
+		if (s->count == s->capacity) { /* most groups have one or two elements */
 			s->capacity = 2 * s->capacity + 1;
 			s->list = mem_resize(s->list, s->capacity, sizeof(*s->list));
 		}

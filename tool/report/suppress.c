@@ -14,8 +14,10 @@ static bool id_matches(const struct suppression *s, const struct catalogue_entry
 	return !fnmatch(s->id, e->id, 0) || !fnmatch(s->id, e->name, 0);
 }
 
-/* Returns a copy of the text before the next colon that no backslash precedes. *p is set to the text after the colon,
- * or to null. */
+/*
+ * Returns a copy of the text up to the next colon that no backslash precedes. Sets *p to the text after that colon, or
+ * to null if there is none.
+ */
 static char *part(const char **p)
 {
 	const char *s = *p, *end = s;
@@ -82,7 +84,7 @@ static char *trim(char *s)
 	return s;
 }
 
-/* Returns where the reason starts: at a # that is at the start of the line or that follows white space. */
+/* Returns where the reason in a line starts: at a # that is at the start of the line or follows white space. */
 static char *reason_of(char *line)
 {
 	char *p;
@@ -131,7 +133,7 @@ int suppressions_read(struct suppressions *s, const char *path, struct error *e)
 	return err;
 }
 
-/* True if the glob matches the whole name, or the part after any of its slashes. */
+/* True if the glob matches the whole name, or a part of it that begins after a slash. */
 static bool name_matches(const char *glob, const char *name)
 {
 	bool matches = !fnmatch(glob, name, 0);
@@ -160,7 +162,7 @@ void suppressions_apply(struct suppressions *s, struct report *r)
 		struct report_finding *f = &r->list[i];
 		const char *function = f->place.function ? f->place.function : "";
 
-		/* Every rule that matches counts as used; the reason is the one of the first rule. */
+		/* Every rule that matches counts as used; the finding gets the reason of the first one. */
 		for (k = 0; k < s->count; k++) {
 			struct suppression *x = &s->list[k];
 

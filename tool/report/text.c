@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR       64  /* largest distance in bytes between findings in one block */
-#define ALSO_SHOWN 5   /* number of further places or files to list */
-#define WIDTH      100 /* columns of wrapped text */
+#define NEAR       64  /* greatest distance in bytes between findings that are printed as one block */
+#define ALSO_SHOWN 5   /* number of further places or files that are listed */
+#define WIDTH      100 /* number of columns of wrapped text */
 
 #define BOLD  "\033[1m"
 #define DIM   "\033[2m"
@@ -67,7 +67,7 @@ void text_bytes(FILE *out, uint64_t bytes, int columns)
 
 	for (; n >= 999.95 && i < 4; i++)
 		n /= 1000;
-	/* In a column all units have two letters. */
+	/* In a right-aligned column, all units have two letters. */
 	fprintf(out, "%*.*f %.*s", columns, i ? 1 : 0, n, i || columns ? 2 : 1, units[i]);
 }
 
@@ -162,7 +162,7 @@ static void print_wrapped(FILE *out, const char *label, const char *text)
 
 static const char *sgr(const struct text_printer *t, const char *how) { return t->color ? how : ""; }
 
-/* Prints "printf+0x12 (stdio.c:34)". */
+/* Prints a place, as "printf+0x12 (stdio.c:34)". */
 static void print_place(const struct text_printer *t, const struct report_place *p)
 {
 	char where[256];
@@ -187,7 +187,7 @@ static bool is_shown(const struct text_printer *t, const struct report_finding *
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* True if the findings are equal except for their places. */
+/* True if two findings are equal except for their places. */
 static bool same_finding(const struct report_finding *a, const struct report_finding *b)
 {
 	size_t i;
@@ -202,8 +202,10 @@ static bool same_finding(const struct report_finding *a, const struct report_fin
 	return true;
 }
 
-/* Returns the number of findings, starting with `first`, that are printed as one block: adjacent places with the same
- * text. */
+/*
+ * Returns how many findings from index `first` on are printed as one block: those with the same text at places near
+ * each other.
+ */
 static size_t run_length(const struct text_printer *t, const struct report *r, size_t first)
 {
 	const struct report_finding *f = &r->list[first];
@@ -236,7 +238,7 @@ static void print_facts(const struct text_printer *t, const struct report_findin
 	}
 }
 
-/* Prints the further places in the function and the other files that have the same finding. */
+/* Prints the further places of a finding in its function, and the other files that have the finding. */
 static void print_others(const struct text_printer *t, const struct report_finding *f)
 {
 	size_t i, files = f->seen ? f->seen->count - 1 : 0;
@@ -259,7 +261,7 @@ static void print_others(const struct text_printer *t, const struct report_findi
 	}
 }
 
-/* Prints the remedy of an ID together with its first finding. */
+/* Prints the remedy of a finding's ID, unless an earlier finding has printed it. */
 static void print_remedy(struct text_printer *t, const struct catalogue_entry *e)
 {
 	bool *remedy_printed = &t->remedy_printed[e - catalogue];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Normalizes paths by name and encodes them as URIs. */
+/* Normalizes paths without looking at the file system, and encodes them as URIs. */
 #include "report/uri.h"
 #include "support/memory.h"
 
@@ -53,7 +53,7 @@ char *uri_make(const char *root, const char *path, bool *relative)
 {
 	size_t n = strlen(root);
 
-	n -= n == 1; /* an exception for "/" itself */
+	n -= n == 1; /* "/" itself keeps its slash */
 	*relative = !strncmp(root, path, n) && path[n] == '/' && path[n + 1];
 	return *relative ? encode("", path + n + 1, "") : encode("file://", path, "");
 }

@@ -23,7 +23,7 @@ void verdicts_decide(const struct severity_policy *p, struct known *known, struc
 {
 	size_t i, k;
 
-	/* Step 1: what the user has accepted, and what an earlier run had. */
+	/* Step 1: the findings that the user has accepted, and those in the baseline. */
 	for (i = 0; i < count; i++) {
 		if (!reports[i].error) {
 			suppressions_apply(&known->rules, &reports[i]);
@@ -32,7 +32,7 @@ void verdicts_decide(const struct severity_policy *p, struct known *known, struc
 		if (count > 1)
 			seen_add(&known->seen, &reports[i]);
 	}
-	/* Step 2: what several files have. This also decides whether a finding is due to the compiler. */
+	/* Step 2: the findings that several files have. This step may also decide that a finding is due to the compiler. */
 	seen_join(&known->seen);
 	for (i = 0; i < count; i++)
 		for (k = 0; k < reports[i].count; k++) {
