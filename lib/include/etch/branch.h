@@ -81,8 +81,9 @@
 /* The jump that the compiler emits, to label operand `load`. */
 #define ETCH_BRANCH_JUMP_(load) ETCH_BRANCH_ALIGN_ "771:\t.byte 0xe9\n\t.long " load " - (. + 4)\n\t"
 /*
- * A record of the jump. An instruction makes the reference to the variable, because every operand that the compiler
- * has for the variable can be part of one; if the operand is not %rip-relative, the opcode tells.
+ * A record of the jump. Its reference to the variable is a lea instruction inside the table, because the compiler's
+ * operand for the variable, whatever its form, can only be written as part of an instruction. The opcode of the lea
+ * tells whether the operand is %rip-relative.
  */
 #define ETCH_BRANCH_RECORD_(kind, load, target, value)                    \
 	".globl " ETCH_PART_BRANCHES_SYMBOL "\n\t"                            \

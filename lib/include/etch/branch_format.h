@@ -25,7 +25,8 @@ enum etch_branch_kind {
 	ETCH_BRANCH_NONE = 0,    /* empty: the rest of the record has no meaning */
 	ETCH_BRANCH_NONZERO = 1, /* jumps to `target` while the value is not 0, else is a nop */
 	ETCH_BRANCH_ZERO = 2,    /* jumps to `target` while the value is 0, else is a nop */
-	ETCH_BRANCH_EQUAL = 3,   /* goes to `target` while the value is `value`: a nop if that is the next instruction */
+	ETCH_BRANCH_EQUAL = 3,   /* goes to `target` while the variable has the value `value`: by a jump, or, if `target` is
+	                          * the next instruction, as a nop */
 };
 
 #define ETCH_BRANCH_LEA 0x058du /* lea rel32(%rip), %eax, as the assembler wrote it */
@@ -41,9 +42,9 @@ struct etch_branch {
 	uint16_t lea;   /* ETCH_BRANCH_LEA */
 	int32_t obj;    /* the variable, relative to the end of this field */
 	int32_t site;   /* the instruction, relative to &site */
-	int32_t load;   /* relative to &load */
-	int32_t target; /* relative to &target */
-	uint16_t value; /* kind EQUAL; else 0 */
+	int32_t load;   /* the code that reads the variable, relative to &load */
+	int32_t target; /* the code that the kind selects, relative to &target */
+	uint16_t value; /* kind EQUAL: the value for which the site goes to `target`; else 0 */
 	uint16_t zero;
 };
 
@@ -86,8 +87,8 @@ struct etch_mark {
  * then in no executable section.
  */
 struct etch_mark_site {
-	int32_t site;   /* relative to &site */
-	int32_t target; /* relative to &target */
+	int32_t site;   /* the instruction, relative to &site */
+	int32_t target; /* the code that calls what is attached, relative to &target */
 	int32_t head;   /* the struct etch_mark_head of its name in this module, relative to &head */
 	struct etch_mark mark;
 };

@@ -36,8 +36,8 @@ extern "C" {
 size_t etch_copy_from(void *dst, const void *src, size_t n);
 size_t etch_copy_to(void *dst, const void *src, size_t n);
 
-/* Does the same as etch_copy_from(), and sets the bytes of dst that were not copied to zero as far as they are
- * writable, so that stale contents are not taken for data. */
+/* Copies n bytes and returns the number of bytes NOT copied, as etch_copy_from() does. In addition it sets the bytes
+ * of dst that were not copied to zero as far as they are writable, so that stale contents are not taken for data. */
 size_t etch_copy_from_zeroing(void *dst, const void *src, size_t n);
 
 /*
@@ -55,7 +55,7 @@ size_t etch_copy_from_zeroing_nocache(void *dst, const void *src, size_t n);
 enum etch_copy_how {
 	ETCH_COPY_CACHED,
 	ETCH_COPY_NT,
-	ETCH_COPY_AUTO, /* NT from etch_copy_threshold() bytes on */
+	ETCH_COPY_AUTO, /* ETCH_COPY_NT from etch_copy_threshold() bytes on */
 };
 size_t etch_copy(void *dst, const void *src, size_t n, enum etch_copy_how how);
 

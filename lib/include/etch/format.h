@@ -55,7 +55,8 @@ extern "C" {
  */
 #define ETCH_VALUE_MARK_0 0x9c1f6e35a2d84b07u
 #define ETCH_VALUE_MARK_1 0xd3b07a4ce5916f28u
-/* The same for an etch::ops: they follow its slots, and the size of the slots follows them in 8 bytes. */
+/* The 16 bytes after the slots of every etch::ops, for the same purpose. 8 bytes with the size of the slots follow
+ * them. */
 #define ETCH_OPS_MARK_0 0xb5a1470e9d36f2c8u
 #define ETCH_OPS_MARK_1 0x6e93d80b57fc2a41u
 #define ETCH_OPS_MOST   4096u /* maximum size of the slots, in bytes */
@@ -209,11 +210,13 @@ enum etch_obj_kind {
 /* The bits of `more`, set by the link step. An object whose stores are known by their bytes has a record for each run
  * of bytes with the same facts: the first record has the object's name and is like any other; the others have FIELD,
  * and each begins where the one before it ends. */
-#define ETCH_OBJ_FIELD 0x01u /* object: continues the previous record; fact with GOT: `size` tells its bytes */
-/* Object: something may still store to it after etch_sync, either code or whoever keeps its address. etch_sync then
- * leaves a field as it is, and so it does an object that is armed on facts alone. */
-#define ETCH_OBJ_KEPT  0x02u
-#define ETCH_OBJ_VAGUE 0x04u /* object: the bytes of its facts are unknown; for the next link step */
+/* Object: the record continues the previous one. Fact with ETCH_OBJ_GOT: `size` is an ETCH_FACT_BYTES. */
+#define ETCH_OBJ_FIELD 0x01u
+/* Object: code, or whoever keeps its address, may still store to it after etch_sync. etch_sync then does not arm the
+ * object if it is a field, or if its page stays writable (ETCH_OBJ_DENSE). */
+#define ETCH_OBJ_KEPT 0x02u
+/* Object: it is unknown which of its bytes its facts concern. A later link step needs to know this. */
+#define ETCH_OBJ_VAGUE 0x04u
 /* Object, set already by the object step: it lies in ETCH_SEC_DENSE. Unless that section consists of whole pages, the
  * object's page stays writable, so etch_sync arms the object only if nothing stores to it later (ETCH_OBJ_KEPT);
  * without the link step, only if no record of a fact is about it. */

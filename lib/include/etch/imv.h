@@ -80,7 +80,8 @@ template <class T> struct etch_plain_<const volatile T> {
 template <class T> struct etch_plain_<T &> {
 	typedef typename etch_plain_<T>::type type;
 };
-/* The pointer type of an address; for anything else, one with which the macro below makes a single error. */
+/* The type of a pointer to what an argument points to. If the argument is not an address, it is char *, so that
+ * ETCH_TAKES_ below reports the only error. */
 template <class T> struct etch_pointer_ {
 	enum { is_address = 0 };
 	typedef char *type;
@@ -275,9 +276,9 @@ const char *etch_strerror(int error);
 		__asm__ __volatile__(".byte 0x3e\n\t{lea %1, %0|lea %0, %1}" : "=r"(etch_a_), "+m"(ETCH_BYTES_(lvalue))); \
 		etch_a_;                                                                                                  \
 	}))
-/* The object that the argument of etch_set and the like points to. If a value stands in the place of its address,
- * ETCH_TAKES_ reports the one error, and says what is wrong; without it each use of the argument in a macro would be
- * an error of its own. */
+/* ETCH_AT_ is the object that the argument of etch_set and the like points to. If the program passes a value instead
+ * of its address, ETCH_TAKES_ reports a single error, which says what is wrong. The cast in ETCH_AT_ keeps each use of
+ * the argument in a macro from being an error of its own. */
 #ifdef __cplusplus
 #define ETCH_AT_(p) (*reinterpret_cast<typename etch_pointer_<decltype(p)>::type>(p))
 #define ETCH_TAKES_(name, p)                              \
@@ -382,9 +383,9 @@ static inline __attribute__((always_inline)) int etch_changed_(int error)
  *
  * The environment variable ETCH_STRAY holds words, separated by commas: `die` ends the program at any such store, for
  * tests; `warn` writes a line to standard error when a page is given up for the first time; `calls` gives up ops
- * tables and sealed objects too; `eager` holds nothing back. A set-user-ID program ignores it. etch_stray adds to the
- * mode, which is a sum of the constants below, and takes away from it; it returns the previous mode. It may be called
- * at any time, from any thread and in signal handlers.
+ * tables and sealed objects too; `eager` holds nothing back. A set-user-ID program ignores it. The mode is a sum of
+ * the constants below. etch_stray adds those in `set` to the mode, takes those in `clear` away from it, and returns
+ * the previous mode. It may be called at any time, from any thread and in signal handlers.
  */
 enum etch_stray_mode {
 	ETCH_STRAY_DIE = 1,     /* nothing is given up */
@@ -397,8 +398,9 @@ unsigned etch_stray(unsigned set, unsigned clear);
 
 /*
  * etch_stray_store(info, context): for a program that installs a handler of SIGSEGV after libetch's, with SA_SIGINFO,
- * and does not call the handler that was there before. The arguments are those of the handler. Returns 1 if the fault
- * was such a store: then the handler returns, and the store is executed again. Else returns 0. Async-signal-safe.
+ * and does not call the handler that was there before. The arguments are those of the handler. Returns 1 if a plain
+ * store to a page of armed objects faulted and the page was given up: let the handler return, and the store is
+ * executed again. Else returns 0. Async-signal-safe.
  */
 int etch_stray_store(const void *siginfo, const void *context);
 
@@ -416,17 +418,17 @@ inline __attribute__((always_inline)) int etch_set_as_(int (*set)(void *, const 
 #endif
 int etch_sync_bytes(const void *object, size_t size);
 /*
- * etch_sync of every etched object of every loaded module, and of every one of the module that holds this address of
- * code or data (of a function, for instance). An object that cannot be armed does not keep others from being armed.
- * Both return 0 or the first error.
+ * etch_sync_all does what etch_sync does for every etched object of every loaded module; etch_sync_module does it for
+ * those of the module that holds the address `in`, which may be of code (a function, for instance) or of data. An
+ * object that cannot be armed does not keep others from being armed. Both return 0 or the first error.
  */
 int etch_sync_all(void);
 int etch_sync_module(const void *in);
 /*
- * Arms again what was given up or set too often, and is no longer held back; it does nothing else. It is for the loop
- * of a server, because libetch has no thread of its own. While nothing is due it costs a comparison, and a reading of
- * the clock if something is held back. Returns 0 or the first error: sites that could not be armed stay loads, and
- * are tried again later. From any thread; not in a callback of etch_verify.
+ * Arms again the objects that were given up or set too often and are no longer held back; it does nothing else. It is
+ * for the loop of a server, because libetch has no thread of its own. A call that has nothing to arm costs a
+ * comparison, and if something is held back, also a reading of the clock. Returns 0 or the first error: sites that
+ * could not be armed stay loads, and later calls try them again. From any thread; not in a callback of etch_verify.
  */
 int etch_tick(void);
 int etch_seal_bytes(const void *object, size_t size);
@@ -442,8 +444,8 @@ int etch_release_bytes(const void *object, size_t size);
  *     int err = etch_set_batch(c, 2);
  *
  * Where two changes of a batch overlap, the later one wins. All stores to memory precede the first
- * change of a site: a function that the batch installs at a call site finds the data that the same
- * batch sets, and so does the previous function, which may still be running.
+ * change of a site. So a function that the batch installs at a call site finds the data that the
+ * same batch sets; the previous function finds them too if it is still running.
  */
 struct etch_change {
 	void *object;      /* from ETCH_ADDR */
@@ -480,7 +482,7 @@ struct etch_state {
 	unsigned long fixed;   /* how many are loads because they can never be patched live, except by etch_seal */
 	char text[128]; /* the same as a sentence: "459 sites: 274 are immediates; 162 hold values that do not fit" */
 	/* The pages of the bytes, since the module was loaded: */
-	unsigned long given_up;  /* how many times a plain store has made libetch give up their constants */
+	unsigned long given_up;  /* how many times a plain store has made libetch give up the constants of these pages */
 	unsigned long held_back; /* milliseconds until etch_sync may arm all of them again; 0: it may now */
 	const void *given_up_by; /* the instruction of the last such store; null if there was none */
 	const void *given_up_at; /* the address that it stored to */
@@ -529,10 +531,11 @@ struct etch_info {
 	unsigned long calls_in_place_now; /* of these, a nop now: the case compiled in place is executed */
 	unsigned long by_swap;            /* of the sites: those that cross an 8-byte word, so that their pages are
 	                                   * swapped */
-	unsigned long calls_by_swap;      /* of the calls: the same */
+	unsigned long calls_by_swap;      /* of the calls: those that cross an 8-byte word, so that their pages are
+	                                   * swapped */
 	unsigned long unfit;           /* of the loads: armed, but their instruction cannot hold the present 64-bit value */
 	unsigned long branches;        /* static branches (etch/branch.h) */
-	unsigned long branches_static; /* of these, a nop or a jump to the value's way now */
+	unsigned long branches_static; /* of these, static now: a nop or a jump that leads to the code for the value */
 	unsigned long marks;           /* markers (etch/mark.h) */
 	unsigned long marks_on;        /* of these, those that call attached functions now */
 	unsigned long fields;          /* the fields of the objects that are armed by field */

@@ -113,7 +113,8 @@ template <class T> class value
 
 	/* Sets the value in memory and at every site, as imv_set does. Thread-safe; not for signal handlers. */
 	std::error_code set(T desired) noexcept { return error_code(set_bytes(desired)); }
-	/* The same, but throws std::system_error. `=` returns the value that was set, as std::atomic's does. */
+	/* Does what set() does, but throws std::system_error instead of returning an error. `=` returns the value that was
+	 * set, as std::atomic's does. */
 	void store(T desired)
 	{
 		const int error = set_bytes(desired);
@@ -167,14 +168,14 @@ template <class T> value(T) -> value<T>;
  * load() gives.
  */
 #if defined(__OPTIMIZE__) && defined(__pic__)
-#define ETCH_VALUE_BRANCH_(kind, otherwise)                                                                           \
-	__asm__ goto(ETCH_BRANCH_JUMP_("%l[load]") ETCH_BRANCH_RECORD_(kind, "%l[load]", "%l[jump]", "0")::"m"(of),      \
-	             "i"(sizeof(T))::load, jump);                                                                        \
-	return otherwise;                                                                                                 \
-load:                                                                                                                 \
-	ETCH_COLD_                                                                                                        \
-	return of.load() != T();                                                                                          \
-jump:                                                                                                                 \
+#define ETCH_VALUE_BRANCH_(kind, otherwise)                                                                     \
+	__asm__ goto(ETCH_BRANCH_JUMP_("%l[load]") ETCH_BRANCH_RECORD_(kind, "%l[load]", "%l[jump]", "0")::"m"(of), \
+	             "i"(sizeof(T))::load, jump);                                                                   \
+	return otherwise;                                                                                           \
+load:                                                                                                           \
+	ETCH_COLD_                                                                                                  \
+	return of.load() != T();                                                                                    \
+jump:                                                                                                           \
 	return !otherwise
 #else
 #define ETCH_VALUE_BRANCH_(kind, otherwise) return of.load() != T()

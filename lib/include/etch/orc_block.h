@@ -15,9 +15,9 @@ extern "C" {
 #endif
 
 #define ETCH_POOL_TAIL     32u  /* readable bytes after the last record */
-#define ETCH_MAP_STEPS     192u /* version 4: lower map bytes are steps; from here on: the palette's rules */
+#define ETCH_MAP_STEPS     192u /* version 4: map bytes below this are steps; from here on: the palette's rules */
 #define ETCH_MAP_RBP_FRAME 159u /* the step of a frame with a frame pointer: CFA = rbp + 16, rbp saved at CFA - 16 */
-#define ETCH_MAP_CODES     224u /* lower map bytes are rules; from here to 254: exception units */
+#define ETCH_MAP_CODES     224u /* map bytes below this are rules; from here to 254: exception units */
 #define ETCH_MAP_UNIT      254u /* in the map: the page's first exception unit; in a unit: the next unit */
 #define ETCH_MAP_FULL      255u /* look up the full table */
 #define ETCH_MAP_CHAIN     8u   /* maximum number of exception units of one granule */
@@ -56,7 +56,7 @@ static inline int etch_block_has_no_map(const struct etch_unwind *u)
 	       !u->map_palette && !u->map_palette_count && !u->map_first;
 }
 
-/* Does a map, of which map_shift is not 0, lie inside the table? */
+/* Do the arrays of the return-address map lie inside the table? map_shift must not be 0. */
 static inline int etch_map_arrays_valid(const struct etch_unwind *u)
 {
 	if (u->map_shift != 6 && u->map_shift != 7)
@@ -115,9 +115,9 @@ struct etch_block {
 	const struct etch_rule *palette;
 	uint64_t text_size;
 	uint32_t pool_end; /* offset of the byte after the last record */
-	uint32_t direct;   /* lower idx bytes are palette indices */
+	uint32_t direct;   /* idx bytes below this are palette indices */
 	const struct etch_map_rule *map_palette;
-	uint32_t map_steps; /* lower map bytes are steps: ETCH_MAP_STEPS, or 0 before version 4 */
+	uint32_t map_steps; /* map bytes below this are steps: ETCH_MAP_STEPS, or 0 before version 4 */
 	uint32_t map_codes; /* map bytes from map_steps to here are the palette's rules, in order */
 	uint8_t map_shift, map_page_shift, map_rbp;
 	uint32_t map_unit_count;
@@ -286,13 +286,13 @@ static inline const struct etch_rule *etch_block_find_scalar(const struct etch_u
  * rbp at CFA - 16 means a frame with a frame pointer instead.
  */
 
-/* CFA less rsp; for a frame with a frame pointer, CFA less rbp. */
+/* The CFA minus rsp; for a frame with a frame pointer, the CFA minus rbp. */
 static inline uint32_t etch_map_step_cfa(uint32_t code)
 {
 	return code == ETCH_MAP_RBP_FRAME ? 16 : 16 * (code & 31) + 16;
 }
 
-/* CFA less the address where rbp is saved; 0 if rbp is unchanged. */
+/* The CFA minus the address where rbp is saved; 0 if rbp is unchanged. */
 static inline uint32_t etch_map_step_bp(uint32_t code) { return code >> 5 < 5 ? 48 - 8 * (code >> 5) : 0; }
 
 /* The step for a rule, or ETCH_MAP_FULL if there is none. */

@@ -119,7 +119,8 @@ static inline int etch_block_valid(const struct etch_unwind *u, const struct etc
 	       etch_block_records_valid(u, t);
 }
 
-/* The first granule from g on whose byte is neither a rule nor the full table; `granules` if there is none. */
+/* The first granule from g on whose map byte stands neither for a rule nor for the full table (ETCH_MAP_FULL);
+ * `granules` if there is none. */
 static inline uint64_t etch_map_exception_next(const struct etch_block *t, uint64_t g, uint64_t granules)
 {
 	const __m128i codes = _mm_set1_epi8((char)t->map_codes), full = _mm_set1_epi8((char)ETCH_MAP_FULL);

@@ -241,7 +241,7 @@ ETCH_PV_COMMON_("etch_pv_ident_64_", ".byte 0x48, 0x89, 0xf8"); /* mov %rdi,%rax
 
 extern "C++" {
 #ifdef __clang__
-/* The functions above, under one more name for each function type. */
+/* With clang, a declaration for each function type refers to the symbol of one of the functions above. */
 #define ETCH_PV_BODY_(function, code) __asm__(function)
 #define ETCH_PV_NAKED_
 #else

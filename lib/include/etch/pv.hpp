@@ -58,7 +58,7 @@ template <class T> class ops
 		return error_code(set_bytes(ETCH_ADDR(held.*slot), held.*slot, function));
 	}
 	std::error_code set(const T &all) noexcept { return error_code(set_bytes(ETCH_ADDR(held), held, all)); }
-	/* The same, but they throw std::system_error. */
+	/* Do what set() does, but throw std::system_error instead of returning an error. */
 	template <class F> void store(F T::*slot, typename plain<F>::type function)
 	{
 		throw_if(set_bytes(ETCH_ADDR(held.*slot), held.*slot, function));

@@ -133,7 +133,7 @@ struct etch_pv_body {
 	uint8_t bytes[ETCH_NATIVE_MOST];
 };
 
-/* Are these `n` bytes a ret, perhaps with the prefix of a rep? */
+/* Do these `n` bytes begin with a ret, perhaps with a rep prefix (f3)? */
 static inline int etch_pv_is_ret(const uint8_t *b, uint64_t n)
 {
 	if (n && b[0] == 0xf3) {
