@@ -213,7 +213,7 @@ void in_place_meet(const struct unwind_module *m, uint64_t ip)
 		if (code == ETCH_MAP_FULL || !code)
 			code = palette_add(in->map, &g.rule);
 	}
-	/* Does all this still belong to this module's code and .eh_frame? */
+	/* Were the code and .eh_frame that have been read those of this module, or was it unloaded in the meantime? */
 	if (in->im.kept && (g.gone || !loaded_still(&in->im)))
 		return;
 	__atomic_store_n(byte, (uint8_t)code, __ATOMIC_RELEASE);

@@ -17,7 +17,7 @@ struct in_place_map {
 /* A file that is loaded somewhere. */
 struct in_place {
 	struct prepare_image im;
-	uint64_t key;             /* for the rules that are kept (fallback.c); 0: keep none */
+	uint64_t key;             /* fallback_key() of the module, for fallback_rule(); 0: keep no rules of it */
 	struct in_place_map *map; /* null: the file's calls cannot be recognized */
 };
 
@@ -27,13 +27,13 @@ struct in_place {
 bool in_place_open(const struct prepare_image *im, struct in_place_map *map, struct in_place *in,
                    struct unwind_module *m);
 
-/* Adds a module that is opened in this way to the cache (table_cache.h). Returns 1, or 0. Called under the cache's
- * mutex. */
+/* Opens a module as in_place_open() does and adds it to the cache (table_cache.h). Returns 1, or 0 if it could not be
+ * opened or added. Called under the cache's mutex. */
 struct identity;
 int in_place_add(const struct prepare_image *im, const struct identity *id);
 
-/* To be called when a walk has met a return address in m: fills in the part of the map for it. Async-signal-safe;
- * several threads may call it at once. */
+/* To be called when a walk has come to a return address in m: fills in the byte of the map for the granule of that
+ * address. Async-signal-safe; several threads may call it at once. */
 void in_place_meet(const struct unwind_module *m, uint64_t ip) __attribute__((weak)); /* as in_place_step() */
 
 #endif

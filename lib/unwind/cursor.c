@@ -18,7 +18,7 @@
 /* Maximum number of steps that lead to another stack: signal frames, and CFAs below rsp that are loaded or relative to
  * a register other than rsp. */
 #define SWITCHES 64
-/* Maximum number of frames of one walk, not counting plain ones: 16 bytes each on a stack of 1 GiB. */
+/* Maximum number of frames of one walk, not counting plain ones: as many frames of 16 bytes as a stack of 1 GiB has. */
 #define FRAMES (1u << 26)
 /* Bytes below rsp that signal handlers do not touch (psABI 3.2.2). */
 #define RED_ZONE 128
@@ -85,7 +85,7 @@ NO_ASAN static int step_signal(struct cursor *c, const struct etch_rule *r)
 	if (c->switches == SWITCHES)
 		return ETCH_UNWIND_LIMIT;
 	c->switches++;
-	/* For the same reason as in cursor_fault(). */
+	/* As in cursor_fault(): the interrupted rsp may have caused the page fault, and point into a stack that is gone. */
 	if (!c->target && !word_read(c, at + 8 * SAVED_TRAPNO, &trap) && trap == TRAP_PAGE_FAULT) {
 		stack_forget();
 		c->window = (struct window){0, 0};

@@ -9,8 +9,9 @@
 
 #include "unwind/unwind_internal.h"
 
-/* A frame with all callee-saved registers, or those that could be found. It follows a public cursor when a register
- * is asked for (cursor_registers.c); walks do not set it. */
+/* A frame with those of its callee-saved registers that could be found. A public cursor has one, which may be at a
+ * frame further in than the cursor's; it is moved to the cursor's frame when etch_find_reg() asks for a register
+ * (cursor_registers.c). Walks do not set it. */
 #define BEHIND_REGISTERS 8
 struct behind {
 	uint64_t reg[BEHIND_REGISTERS]; /* rbx r12-r15 rbp rsp rip */
@@ -24,7 +25,7 @@ struct cursor {
 	int interrupted; /* rip is an interrupted instruction: look it up itself, not rip - 1 */
 	/* The members from here up to `bare_key` are all zero at the start of a walk. */
 	uint64_t text, text_size;           /* those of the last module that rip was in */
-	const struct unwind_module *shared; /* that module; null: it is in `capacity` */
+	const struct unwind_module *shared; /* the last module that rip was in; null: it is in `capacity` */
 	struct window window;
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null if there was
 	                                   * none */
@@ -32,12 +33,12 @@ struct cursor {
 	uint32_t frames;
 	uint16_t switches;
 	uint16_t assumed;   /* enum cursor_assumed */
-	uint64_t descent;   /* the CFA of an earlier step to a lower stack: if the walk meets it again, it goes round in a
-	                     * circle */
+	uint64_t descent;   /* the CFA of an earlier step to a lower stack: if a later step has the same CFA, the walk goes
+	                     * round in a circle */
 	int without_tables; /* enum cursor_without: how to step where no table covers rip */
 	uint64_t untabled;  /* with CURSOR_CFI: the first rip that no table covered; 0: none */
 	struct prepare_image bare; /* with CURSOR_CFI: the last module met that has no table; end 0: none */
-	uint64_t bare_key;         /* key of `bare`, for the rules that are kept (fallback.c); 0: keep none */
+	uint64_t bare_key;         /* fallback_key() of `bare`; 0: keep no rules of it */
 	struct unwind_module capacity;
 	struct behind behind;
 };
@@ -47,7 +48,7 @@ enum cursor_without {
 	CURSOR_FRAME_POINTERS = 2, /* use rbp if there is no .eh_frame either */
 };
 
-/* The frames whose caller was assumed (no_code.c). */
+/* The frames whose caller was assumed (no_code.c), as a sum of bits. */
 enum cursor_assumed {
 	ASSUMED_ANY = 1,  /* some frame of the walk */
 	ASSUMED_LAST = 2, /* the last interrupted frame */
@@ -153,7 +154,8 @@ int cursor_returns_to(struct cursor *c, uint64_t ip);
 
 /* Completes a step of a public cursor whose result is `ret`; see etch_step(). */
 int cursor_stepped(struct cursor *c, int ret);
-/* Notes that the registers of c's frame are known: those of frames further out are found from here. */
+/* Notes that all callee-saved registers of c's frame are known, so that etch_find_reg() finds those of frames further
+ * out from this frame. */
 void cursor_behind_set(struct cursor *c);
 
 /* Is rip of the frame in the code that a signal handler returns to? */
@@ -163,17 +165,18 @@ int cursor_at_signal(struct cursor *c);
  * according to c->without_tables. Returns ETCH_UNWIND_OK or ETCH_UNWIND_NOTABLE. (fallback.c) */
 int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch_rule *r);
 
-/* Keeps the rules that walks without tables have read, in zeroed memory that stays mapped. Before that, each walk
- * reads them again. May run beside walks and in signal handlers. (fallback.c) */
+/* Gives fallback_rule() FALLBACK_ROOM bytes of zeroed memory, which must stay mapped. From then on it keeps there the
+ * rules that it has read from .eh_frame; before, each walk reads them again. May run at the same time as walks, and in
+ * signal handlers. (fallback.c) */
 #define FALLBACK_ROOM (640u << 10)
 void fallback_keep(void *capacity);
 
-/* A module's key for these rules; 0 if they are not kept, because nothing tells the module from another file that may
- * be loaded at its place. (fallback.c) */
+/* The key by which the kept rules of a module are found; 0 if its rules must not be kept, because it has no build-id
+ * that tells it from another file that may be loaded at its place. (fallback.c) */
 uint64_t fallback_key(const struct prepare_image *im);
 
-/* Finds the rule of .eh_frame for an address, among the kept rules if it has been read before. Returns false if there
- * is none. (fallback.c) */
+/* Finds the rule of .eh_frame for an address of a module with this key. It is taken from the kept rules if it has been
+ * read before. Returns false if .eh_frame has no rule for the address. (fallback.c) */
 bool fallback_rule(const struct prepare_image *im, uint64_t key, uint64_t at, struct etch_rule *r);
 
 /* Moves over a plain frame (plain_frames.h) by a rule. Returns 1, or 0 with *f unchanged. (fallback.c) */

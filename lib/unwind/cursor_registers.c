@@ -26,7 +26,7 @@ void cursor_behind_set(struct cursor *c)
 	b->interrupted = c->interrupted;
 }
 
-/* Moves `behind` to the cursor's frame. Returns 1, or 0 if nothing leads there. */
+/* Moves the cursor's `behind` (cursor.h) to the cursor's frame. Returns 1, or 0 if no steps lead there. */
 static int behind_follow(struct cursor *c)
 {
 	struct recover_frame f = {.known = c->behind.known, .interrupted = c->behind.interrupted, .target = c->target};

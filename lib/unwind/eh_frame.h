@@ -88,8 +88,8 @@ static inline bool eh_code_discards_stack(const uint8_t *p, uint64_t size)
 	}
 	if (size < 3)
 		return false;
-	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W, and .R for the source
-	                                                                            * register */
+	return ((p[0] & 0xfb) == 0x48 && p[1] == 0x89 && (p[2] & 0xc7) == 0xc4) || /* REX.W; REX.R is part of the number
+	                                                                            * of the source register */
 	       ((p[0] & 0xfe) == 0x48 && p[1] == 0x8b && (p[2] & 0xf8) == 0xe0);
 }
 

@@ -85,7 +85,7 @@ static struct frames_copy *copy_new(const struct frames_place *p)
 	return f;
 }
 
-/* The copy that stays. */
+/* Returns the copy that belongs to the module's file and is never freed; makes it if there is none. */
 static struct frames_copy *copy_of_file(const struct prepare_image *im)
 {
 	struct frames_copy **to = &loaded_copies(im)->frames, *f = __atomic_load_n(to, __ATOMIC_ACQUIRE), *new;
@@ -143,7 +143,7 @@ bool eh_view_open(struct eh_view *v, const struct prepare_image *im)
 		f = copy_of_file(im);
 	else if (place_find(im, &place))
 		f = copy_new(&place);
-	v->gone = !f; /* or the module has no .eh_frame */
+	v->gone = !f; /* f is null if the module has gone, and also if it has no .eh_frame */
 	if (!f)
 		return false;
 	v->copy = f;

@@ -18,28 +18,29 @@ struct eh_view {
 	const struct prepare_image *im;
 	struct frames_copy *copy; /* null: the section is read in place */
 	bool mine;                /* the copy belongs to this view */
-	bool gone;                /* the module could not be read any more, as far as that can be found out; nothing is
-	                           * known about it */
+	bool gone;                /* a read has found that the module is no longer there: what the view says of it does
+	                           * not count */
 };
 
 /* Returns false, with nothing to close, if the module has no .eh_frame. */
 bool eh_view_open(struct eh_view *v, const struct prepare_image *im);
 void eh_view_close(struct eh_view *v);
 
-/* The start address of the function of entry i < v->h.count; sets v->gone. */
+/* The start address of the function of entry i < v->h.count. Sets v->gone if the module cannot be read any more. */
 uint64_t eh_view_start(struct eh_view *v, uint64_t i);
-/* Parses the FDE of entry i. *fde refers to v. */
+/* Parses the FDE of entry i into *fde, which refers to v. Returns false if it is malformed or cannot be read. */
 bool eh_view_fde(struct eh_view *v, uint64_t i, struct etch_fde *fde);
 
 /* Copies at most `size` bytes of a module's code to `to`, and returns how many; 0 if it cannot be read. */
 uint64_t eh_code_copy(const struct prepare_image *im, uint64_t addr, uint8_t *to, uint64_t size);
-/* eh_discards_stack() for walks. */
+/* Does the function at this address start with mov %reg,%rsp? Does what eh_discards_stack() does, for a module that
+ * may be unloaded at any moment. */
 bool eh_view_discards_stack(const struct prepare_image *im, uint64_t addr);
 
-/* A checksum that continues from `sum`. */
+/* Returns the checksum `sum`, continued over these bytes. */
 uint64_t eh_sum_add(uint64_t sum, const void *bytes, uint64_t size);
-/* A checksum of .eh_frame_hdr's table and .eh_frame, which continues from `sum`. Returns false if there is none, or
- * .eh_frame has more than `most` bytes. */
+/* Sets *out to the checksum `sum`, continued over .eh_frame_hdr's table and .eh_frame. Returns false if the module has
+ * no .eh_frame, or one of more than `most` bytes. */
 bool eh_view_sum(const struct prepare_image *im, uint64_t most, uint64_t sum, uint64_t *out);
 
 #endif

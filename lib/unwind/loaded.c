@@ -32,7 +32,8 @@ static struct snapshot *snapshot;
  */
 struct permanents loaded_permanents;
 static struct prepare_image permanent_image[PERMANENT];
-/* The vdso, and permanent modules that loaded_permanents is too small for: their headers need no confirmation. */
+/* The vdso, and permanent modules for which loaded_permanents has no room: their headers need no confirmation either.
+ */
 #define MORE 256
 static struct prepare_image more[MORE];
 static unsigned more_count;
@@ -47,8 +48,8 @@ __thread struct confirmed loaded_confirmed __attribute__((tls_model("initial-exe
 
 /* ---- headers --------------------------------------------------------------------------- */
 
-/* A module's headers and build-id as they were read. Each content is kept once, and for good, because there are
- * pointers to it. */
+/* A module's headers and build-id as they were read. There is one struct for all modules with equal headers and
+ * build-id; it is never freed, because struct prepare_image points to it. */
 struct head {
 	struct head *next;
 	struct identity identity;
@@ -125,7 +126,8 @@ void image_build_id(const struct prepare_image *im, struct identity *id)
 	}
 }
 
-/* The same for a module that may go away; `capacity` holds its first bytes. */
+/* Does what image_build_id() does, for a module that may be unloaded at any moment; `capacity` holds its first bytes.
+ */
 static void build_id_read(const struct prepare_image *im, const union head_capacity *capacity, uint64_t have,
                           struct identity *id)
 {
@@ -244,7 +246,8 @@ static const struct head *head_known(const struct prepare_image *im, const union
 	return NULL;
 }
 
-/* Completes the image of a module that may go away by the program headers in im->phdr, and keeps them. */
+/* Completes the image of a module that may be unloaded at any moment by the program headers that im->phdr points to,
+ * and makes im->phdr point to a copy that is kept. Returns 1, or 0. */
 static int image_keep(struct prepare_image *im, const union head_capacity *capacity, uint64_t have)
 {
 	struct identity id;
@@ -272,7 +275,7 @@ static int image_keep(struct prepare_image *im, const union head_capacity *capac
 	return 1;
 }
 
-/* Reads the headers of the module that is mapped at [im->start, im->end), and may go away at any moment. */
+/* Reads the headers of the module that is mapped at [im->start, im->end), which may be unloaded at any moment. */
 static __attribute__((noinline)) int image_headers(struct prepare_image *im)
 {
 	union head_capacity capacity;
@@ -573,7 +576,8 @@ static int is_linker(const struct dl_phdr_info *info)
 
 	if (base)
 		return info->dlpi_addr == base;
-	/* If the dynamic linker was run as a program, no other copy of it is loaded. */
+	/* AT_BASE is 0 in a static program, and if the dynamic linker itself was started as the program. In the latter case
+	 * the dynamic linker is the module that contains _r_debug. */
 	loaded_from(info, &im);
 	return &_r_debug && im.start < im.end && (uint64_t)(uintptr_t)&_r_debug - im.start < im.end - im.start;
 }
@@ -609,8 +613,8 @@ static void needed_add(struct needed *needed, const char *name)
 	needed->name[needed->count++] = name;
 }
 
-/* Is this the module that a permanent one needs: the first in the dynamic linker's list with that file name or
- * DT_SONAME? */
+/* Is a module with this path and DT_SONAME one that a permanent module needs? It is if it is the first one in the
+ * dynamic linker's list whose file name or DT_SONAME is the needed name. */
 static bool needed_is(struct needed *needed, const char *path, const char *soname)
 {
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;

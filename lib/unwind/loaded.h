@@ -28,7 +28,8 @@ struct identity {
 	uint64_t sum; /* without a build-id: checksum of program headers and .eh_frame */
 };
 
-/* The ELF header and the build-id that have been read of a module that is `kept`; null for any other module. */
+/* Returns the identity of the file of a module that is `kept`, as it was read with the module's headers; null for any
+ * other module. */
 const struct identity *loaded_identity(const struct prepare_image *im);
 
 /*
@@ -40,8 +41,8 @@ struct copies {
 	struct frames_copy *frames;     /* eh_view.h */
 };
 struct copies *loaded_copies(const struct prepare_image *im);
-/* Is a module that is `kept` still mapped where it was? Reads its headers again. What was copied before holds only if
- * it is. */
+/* Is a module that is `kept` still mapped where it was? Reads its headers again. If it is not, the bytes that a caller
+ * has just copied from its memory may be those of another module. */
 bool loaded_still(const struct prepare_image *im);
 /* Stores a module's build-id note (gABI "Note Section") in *id, whose id_size stays as it is if there is none.
  * Async-signal-safe. */
@@ -64,9 +65,9 @@ struct permanent {
 
 #define PERMANENT 32
 extern struct permanents {
-	_Alignas(64) uint64_t lo, hi;       /* range of all modules but the first; modules that are loaded later mostly
-	                                     * lie outside it */
-	struct permanent at[PERMANENT + 1]; /* the program comes first; size 0 is the end */
+	_Alignas(64) uint64_t lo, hi;       /* range that spans all elements of `at` but the first; modules that are loaded
+	                                     * later mostly lie outside it */
+	struct permanent at[PERMANENT + 1]; /* the program comes first; an element of size 0 ends the list */
 } loaded_permanents;
 
 /* The permanent module of an address, or null. */
@@ -85,7 +86,7 @@ static inline struct permanent *permanent_at(uint64_t at)
 	return size ? p : NULL;
 }
 
-/* The permanent module that this is, or null. */
+/* The element of loaded_permanents for the same module as *im, or null if that is not permanent. */
 struct permanent *loaded_is_permanent(const struct prepare_image *im);
 
 /* The path of the file that the module of an address was loaded from; null if it is unknown, or for the program.
@@ -106,7 +107,7 @@ struct confirmed {
 };
 extern __thread struct confirmed loaded_confirmed __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* Forgets them, so that modules are examined again. */
+/* Forgets which modules this thread has confirmed, so that their headers are read again. */
 static inline __attribute__((always_inline)) void loaded_forget(void) { loaded_confirmed.count = 0; }
 
 /* Is the whole range inside the module? */

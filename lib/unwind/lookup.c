@@ -105,8 +105,9 @@ static const struct unwind_module *opened_find(const struct prepare_image *im)
 	return NULL;
 }
 
-/* Returns the place where the table is kept, or m. index: index of the program header of the table's segment, if the
- * table is in place. */
+/* Keeps the opened table *m, in the module's slot unless the module is permanent. Returns the copy that is kept, or m
+ * if there is no room or the slot is taken. index: index of the program header of the table's segment, if the table is
+ * used in place. */
 static const struct unwind_module *opened_add(const struct prepare_image *im, const struct etch_unwind *u,
                                               unsigned index, const struct unwind_module *m)
 {
@@ -170,7 +171,7 @@ static const struct unwind_module *image_open(const struct prepare_image *im, st
 
 	if (m)
 		return m;
-	/* If a table has been made for the file, it has no table of its own. */
+	/* Looks in the cache first: it has tables only for modules without a table of their own. */
 	e = cache_find(im);
 	if (e)
 		return &e->module;

@@ -2,9 +2,10 @@
 /*
  * no_code.c: frames whose rip is in no code: a function was called, or jumped to, through a null or wild pointer.
  *
- * None of its instructions has run, so rsp is what it was at the entry: at the return address, if it was entered by a
- * call or by a tail call from a function that was. That it was can only be assumed, as gdb, the kernel's ORC unwinder
- * and libunwind do. So the word at rsp must be an address to which functions return, and the walk is marked.
+ * None of its instructions has run, so rsp is unchanged since the entry. It points to the return address if the
+ * function was entered by a call, or by a tail call from a function that itself was called. That can only be assumed,
+ * as gdb, the kernel's ORC unwinder and libunwind do. So the word at rsp must be an address to which functions return,
+ * and the walk is marked.
  *
  * It must be certain that rip is in no code, because in code that nothing describes, such as a JIT's, rsp is at the
  * return address only at the entry. It is certain in two cases. The processor may have said so: the thread's last
@@ -57,7 +58,7 @@ static int call_ends(const uint8_t bytes[8])
 	return 0;
 }
 
-/* Are the 8 bytes before a return address code of a loaded file, or a JIT's? */
+/* Are the 8 bytes before this return address code of a loaded file, or code that a JIT has registered? */
 static int is_code(uint64_t ip)
 {
 	struct prepare_image im;

@@ -58,7 +58,7 @@ static const struct etch_unwind *table_in_sidecar(const struct sidecar *s, size_
 {
 	const struct etch_unwind *u = (const struct etch_unwind *)(const void *)(s + 1);
 
-	/* The caller knows of which file a sidecar is: there is only one file here. */
+	/* The sidecar is compared with its own layout: the caller knows which file it describes, and that is not here. */
 	if (file_size < sizeof(*s) + sizeof(*u) || sidecar_judge(s, file_size, s->layout) != SIDECAR_GOOD ||
 	    s->bytes != file_size - sizeof(*s))
 		return NULL;

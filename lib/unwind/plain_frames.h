@@ -112,13 +112,13 @@ NO_ASAN static inline __attribute__((always_inline)) int map_step(const struct s
 	return 1;
 }
 
-/* map_step() by the full table. For an interrupted instruction f->ip is its address plus 1. */
+/* Steps as map_step() does, but by the full table. For an interrupted instruction f->ip is its address plus 1. */
 int plain_full_step(struct plain *p, struct frame *f);
 /* Steps by a map byte of any other kind, or by the full table. */
 int plain_slow_step(struct plain *p, struct frame *f);
 
-/* plain_full_step() for a module whose .eh_frame is read in place. returned: f->ip is a return address. (cfi_map.c; a
- * program that never reads a module in this way does not link it.) */
+/* Steps as plain_full_step() does, but in a module whose .eh_frame is read in place. returned: f->ip is a return
+ * address. (cfi_map.c; a program that never reads a module in this way does not link it.) */
 int in_place_step(struct plain *p, struct frame *f, bool returned) __attribute__((weak));
 
 NO_ASAN static inline __attribute__((always_inline)) int plain_step(struct plain *p, const struct steps *steps,

@@ -34,7 +34,7 @@ struct pass {
 static struct {
 	unsigned long long adds, subs;
 	uint64_t generation;
-	const struct pass *pass; /* the pass that these counts belong to; with several threads the last one wins */
+	const struct pass *pass; /* the pass to which these counts belong; with several threads, the one that wrote last */
 	int missing, done;
 } last;
 
@@ -47,8 +47,8 @@ static void fork_child(void)
 	last.done = 0;
 }
 
-/* Opens a sidecar. It must be no link, because a table's directory holds tables, not ways to other files. If it is a
- * FIFO, the open does not wait. */
+/* Opens a sidecar. A symbolic link is refused, because a directory of sidecars holds tables, not references to other
+ * files. If it is a FIFO, the open does not wait. */
 static int sidecar_open(int directory, const char *name, uint64_t *size)
 {
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -203,8 +203,8 @@ static const struct etch_unwind *sidecar_read(const struct prepare_image *im, co
 
 /* How a module gets its table. */
 struct making {
-	prepare_fn *instead; /* see prepare_address() */
-	bool no_sidecar;     /* see prepare_unread() */
+	prepare_fn *instead; /* called in place of making a table from .eh_frame; null: none (see prepare_address()) */
+	bool no_sidecar;     /* do not read a sidecar; a module that has one gets no table (see prepare_unread()) */
 };
 
 /* Makes a table if the module has none. Returns 1 if it has one afterwards. Called under the mutex. */

@@ -54,17 +54,18 @@ int recover_rule(const struct prepare_image *im, uint64_t at, struct etch_rule *
 bool recover_fde(const struct prepare_image *im, uint64_t at, struct eh_view *v, struct etch_fde *fde);
 
 /*
- * Recovers a register of the frame (rip, rsp) of this process. reg: all registers (enum etch_reg) of an interrupted
- * frame that this frame has called, directly or indirectly; if `returned`, those of a frame that has called another,
- * whose rip is a return address. A register of RECOVER_SCRATCH is recovered only if the interrupted frame was called
- * directly, and is only as reliable as .eh_frame: the caller has to check the result. Returns 0, or -1 if .eh_frame
- * has no rule for the register. Async-signal-safe; takes 2 KiB of stack.
+ * Recovers the register `want` of the frame (rip, rsp) of this process. reg: all registers (indexed by enum etch_reg)
+ * of an inner frame, from which the frame is reached by steps to callers. If `returned` is not set, the inner frame was
+ * interrupted; if it is, the inner frame has made a call, and its rip is a return address. A register of
+ * RECOVER_SCRATCH is recovered only if the frame is the direct caller of an interrupted one, and the value is only as
+ * reliable as .eh_frame: the caller has to check it. Returns 0, or -1 if .eh_frame has no rule for the register.
+ * Async-signal-safe; takes 2 KiB of stack.
  */
 int recover_register(const uint64_t reg[17], bool returned, uint64_t rip, uint64_t rsp, unsigned want,
                      recover_image_fn *image, uint64_t *value);
 
-/* register_tables.c: find the row for a run-time address of this module, or of a target's. Return false if it has no
- * register table, or no rule of kind CALL there. Async-signal-safe. */
+/* Find the row for a run-time address: of a module of this process, or of one of a target. Return false if the module
+ * has no register table, or no rule of kind CALL there. Async-signal-safe. (register_tables.c) */
 bool registers_row(const struct prepare_image *im, uint64_t at, struct etch_cfi_row *out);
 bool registers_target_row(const struct etch_target *target, uint64_t at, struct etch_cfi_row *out);
 

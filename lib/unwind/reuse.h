@@ -25,8 +25,8 @@ struct reuse {
 	uint32_t count;                /* number of fresh frames */
 	uint32_t followed;             /* number of frames found in the previous walk */
 	int recorded;                  /* the walk's current frame is already stored as the last fresh one */
-	int settled;                   /* the state is ready for the next walk */
-	uint64_t mark;                 /* UNLINKED or 0: flag for the next fresh frame */
+	int settled;                   /* `previous` already has what the next walk needs */
+	uint64_t mark;                 /* the flag that the next fresh frame gets in its ip: UNLINKED or 0 */
 	struct window window;          /* the window that holds all fresh frames */
 };
 
@@ -35,7 +35,7 @@ void reuse_begin(struct reuse *r, struct etch_walk *w);
 void reuse_window(struct reuse *r, const struct etch_walk *w, const struct window *now);
 /* Notes that the next frame does not follow from the one before by a plain rule. */
 void reuse_unlink(struct reuse *r);
-/* Decides after a walk of `count` frames whether the next ones are plain. */
+/* Decides after a walk of `count` frames whether the next walks are made without comparing and storing frames. */
 void reuse_learn(const struct reuse *r, struct etch_walk *w, int count);
 /* Saves the fresh frames for the next walk. `asked`: the caller asked for the status. */
 void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked);
@@ -63,12 +63,14 @@ NO_ASAN static inline __attribute__((always_inline)) int reuse_met(struct reuse 
 }
 
 /*
- * Continues from a met frame for as long as the stack is unchanged. *status gets the walk's final status, and then
- * the state is settled; or ETCH_UNWIND_OK.
+ * Continues from a frame that reuse_met() has found, by the frames of the previous walk, for as long as the stack is
+ * unchanged. Returns the end of what it stored at `out`. *status gets ETCH_UNWIND_OK if the walk goes on; else the
+ * walk's final status, and the state is settled.
  */
 void **reuse_follow(struct frame *f, struct trace *t, void **out, void **end, int *status);
 
-/* plain_walk() with a previous walk; it also stops at a frame of that walk, which is then not stored yet. */
+/* Walks over plain frames as plain_walk() does, but also stops when it comes to a frame of the previous walk; that
+ * frame is then not stored yet. */
 void **reuse_walk(struct plain *p, struct frame *f, struct trace *t, void **out, void **end);
 
 #endif

@@ -19,7 +19,7 @@ struct entry {
 	uint32_t at, rule; /* offset from the first byte covered; index into rules */
 };
 
-/* A rule and its numbers in the table and in the map. */
+/* A rule of the table, and the numbers that stand for it in the table and in the map. */
 struct ranked_rule {
 	struct etch_rule rule;
 	uint32_t uses, code; /* code: index in the table's palette */
@@ -32,7 +32,7 @@ struct table_builder {
 	struct array fdes;  /* uint64_t: offset of the function << 32 | offset of the FDE */
 	struct array rows;  /* struct entry */
 	struct array rules; /* struct ranked_rule */
-	bool gap;           /* no FDE covers the byte before the current FDE */
+	bool gap;           /* no FDE covers the byte before the FDE whose rows are being collected */
 	uint32_t *granules; /* per granule of the map: index of its rule + 1; 0: no call; MIXED: several
 	                     * rules, or one that the map cannot hold */
 	uint64_t granule_count;

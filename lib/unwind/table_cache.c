@@ -41,7 +41,8 @@ static int image_is(const struct prepare_image *im, const struct identity *id)
 	const struct identity *kept = loaded_identity(im);
 	uint64_t at, sum;
 
-	/* Nothing is read in a module that may be unloaded during the call. */
+	/* The memory of a module that may be unloaded during the call is not read: its headers and build-id, which
+	 * loaded_identity() has, suffice. */
 	if (kept && id->id_size)
 		return same_words(kept, id, sizeof(*id) / 8);
 	if (kept)

@@ -17,14 +17,15 @@ struct cached_table {
 	_Alignas(MODULE_LINE) struct unwind_module module;
 };
 
-/* The cached table of this module, if it is still the module that the table was made for. Async-signal-safe. */
+/* The cached table of the module that is mapped at im's place; null if there is none, or it was made for another
+ * module, which was mapped there before. Async-signal-safe. */
 const struct cached_table *cache_find(const struct prepare_image *im);
 
 /* The following functions are not thread-safe. */
 
 /* Computes a module's identity. Returns 1, or 0 if it has none. */
 int cache_identity(const struct prepare_image *im, struct identity *id);
-/* The table of the same file at another address; or null. */
+/* The cached table of the file with this identity, whatever address it was loaded at; or null. */
 const struct cached_table *cache_find_file(const struct identity *id);
 /* Adds a table, which is kept forever. Returns 1, or 0 without memory. */
 int cache_add(const struct prepare_image *im, const struct identity *id, const struct etch_unwind *u, uint64_t size);

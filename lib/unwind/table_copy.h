@@ -12,7 +12,7 @@ enum { COPY_TABLE, COPY_IP, COPY_ORC, COPY_LOOKUP, COPY_PARTS };
 
 /* A copy. Never changed, never freed. */
 struct table_copy {
-	const struct table_copy *next; /* of a file that looks the same, and has another table */
+	const struct table_copy *next; /* the copy for a file with the same headers that has another table */
 	unsigned parts;                /* 0: the file has no table */
 	struct {
 		uint64_t at, size; /* link-time address in the module */
@@ -31,7 +31,7 @@ static inline const struct etch_unwind *table_copy_table(const struct table_copy
  */
 const struct table_copy *table_copy_of(const struct prepare_image *im);
 
-/* Is a file with these headers always the same file? Without a build-id it need not be. */
+/* Is each file with this module's headers the same file? It is if the headers include a build-id. */
 static inline bool table_copy_is_certain(const struct prepare_image *im) { return loaded_identity(im)->id_size != 0; }
 
 #endif

@@ -40,8 +40,8 @@ struct window {
  * unreadable. A page that this thread has not asked for before costs one system call.
  */
 int stack_window(uint64_t at, struct window *w);
-/* stack_window() that asks the kernel about the page in any case, and forgets what it has said about the pages beside
- * it. */
+/* Does what stack_window() does, but asks the kernel about the page even if it is cached as readable, and drops the
+ * cached pages next to it. */
 int stack_reopen(uint64_t at, struct window *w);
 /* Drops the cached pages, because this thread has unmapped a stack. */
 void stack_forget(void);
@@ -105,10 +105,11 @@ static inline int window_has(const struct window *w, uint64_t at)
 
 /* ---- modules (lookup.c, other_process.c) ---------------------------------------------- */
 
-/* How a walk steps over plain frames (plain_frames.h): by the full table; by a map of an earlier version; by a map
- * with granules of 64 or 128 bytes, in which frames with a frame pointer may be frequent (RBP); or by a map that
- * walks fill in (OPEN, cfi_map.h). In the last one byte 0 stands for what is not known yet; as a step it would be a
- * frame of 16 bytes with rbp saved below it. */
+/* How a walk steps over plain frames (plain_frames.h): by the full table (PLAIN_FULL); by a map of an earlier version
+ * than 4 (PLAIN_OLD_MAP); or by a map of steps with granules of 64 (PLAIN_MAP_6) or 128 (PLAIN_MAP_7) bytes. RBP: in
+ * such a map frames with a frame pointer are frequent. OPEN: walks fill the map in (cfi_map.h). There the byte 0 means
+ * that the granule is not filled in yet; as a step it would be a frame of 16 bytes with rbp saved below it, at
+ * CFA - 48. */
 enum plain_by {
 	PLAIN_FULL = 0,
 	PLAIN_OLD_MAP = 1,
@@ -140,8 +141,8 @@ struct unwind_module {
 /* The value of `encoding` for a module without a table, whose .eh_frame is read (cfi_map.h). */
 #define MODULE_IN_PLACE (-1)
 
-/* The first lookup in a permanent module, and each lookup in another one. The result is not null: for a module
- * without a table it is a module of size 0. */
+/* The slow path of lookup_module(), for the first lookup in the permanent module *p, or, if p is null, for a lookup in
+ * a module that is not permanent. The result is not null: for a module without a table it is a module of size 0. */
 const struct unwind_module *lookup_open(struct permanent *p, uint64_t at, struct unwind_module *capacity);
 
 /*
@@ -159,7 +160,7 @@ static inline const struct unwind_module *lookup_module(uint64_t at, struct unwi
 		m = lookup_open(p, at, capacity);
 	return at - m->text < m->text_size ? m : NULL;
 }
-/* lookup_module() for a target process. */
+/* Does what lookup_module() does, but for an address in the process *t. */
 const struct unwind_module *lookup_target(const struct etch_target *t, uint64_t at, struct unwind_module *capacity);
 
 /* Opens a table whose header is valid. The caller sets the orc arrays. */
@@ -230,7 +231,8 @@ typedef int prepare_fn(const struct prepare_image *im, const struct identity *id
  * alone, is no cancellation point; not for signal handlers. Takes 12 KiB of stack. (prepare_modules.c)
  */
 int prepare_address(uint64_t at, prepare_fn *instead);
-/* The same, without reading a file or making a table; returns 0 if the module has a sidecar. */
+/* Does what prepare_address() does, without reading a file or making a table from .eh_frame. Returns 0 if the module
+ * has a sidecar. */
 int prepare_unread(uint64_t at, prepare_fn *instead);
 
 #endif

@@ -14,8 +14,8 @@
 
 static const word lost = 0; /* stands for an unknown rbp: a CFA computed from 0 lies below every stack */
 
-/* The state of the previous walk, if this walk keeps its frames for the next one. It is a constant null in a walk
- * that keeps none, so that no code is left of it. */
+/* The state of the previous walk, if this walk keeps its frames for the next one (`kept`). In a walk that keeps none
+ * it is a constant null, so that the compiler removes the code that uses it. */
 #define PREVIOUS(t) (kept ? (t)->previous : NULL)
 
 /* Stores the callers of frames without a table whose rules are kept. Returns false if there are none. */
@@ -149,7 +149,7 @@ NO_ASAN static inline __attribute__((always_inline)) int walk_kept(struct cursor
 		ret = plain_frames(c, t, kept);
 		if (ret)
 			return ret;
-		/* A further frame is of interest only for the status. */
+		/* Whether there is a further frame matters only for the status. */
 		if (t->count == t->max && !t->status)
 			return ETCH_UNWIND_LIMIT;
 		ret = other_frame(c, t);
@@ -217,7 +217,7 @@ UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_from(const void *uc
 	return backtrace_from(__builtin_frame_address(0), ucontext, ips, max, status);
 }
 
-/* For programs that were compiled before a status could be marked (etch/unwind.h). */
+/* etch_backtrace_from() for programs that were compiled before a status could be marked (etch/unwind.h). */
 UNWIND_API WALK __attribute__((noinline)) int backtrace_from_unmarked(const void *ucontext, void **ips, int max,
                                                                       int *status)
 {
@@ -279,7 +279,7 @@ UNWIND_API WALK __attribute__((noinline)) int etch_backtrace_reuse(struct etch_w
 	return backtrace_reuse(__builtin_frame_address(0), w, ucontext, ips, max, status);
 }
 
-/* backtrace_from_unmarked() for etch_backtrace_reuse(). */
+/* etch_backtrace_reuse() for programs that were compiled before a status could be marked. */
 UNWIND_API WALK __attribute__((noinline)) int backtrace_reuse_unmarked(struct etch_walk *w, const void *ucontext,
                                                                        void **ips, int max, int *status)
 {
