@@ -7,7 +7,8 @@
 
 #include "patch/internal.h"
 
-/* The dynamic linker adds the bias to most d_ptr, in place; the start-up code of a static PIE, and musl, do not. */
+/* The address that the d_ptr of an entry of the dynamic section stands for. glibc's dynamic linker adds the bias to
+ * most of them in place; the start-up code of a static PIE, and musl, do not. */
 static uint64_t dynamic_pointer(uint64_t value, uint64_t bias, uint64_t start)
 {
 	return value < start ? value + bias : value;

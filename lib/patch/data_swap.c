@@ -108,7 +108,7 @@ static void run_drop(struct data_run *r)
 	r->copy = 0;
 }
 
-/* Would a run exceed the number of pages that may be replaced? If not, notes that its pages are. */
+/* Would a run exceed the number of pages that may be replaced? If not, notes that its pages are replaced. */
 static int is_too_many(const struct data_run *r, const struct module *owner)
 {
 	unsigned fresh = 0, replaced = 0;

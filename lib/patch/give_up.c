@@ -24,7 +24,7 @@
  * nothing has happened for long. */
 #define HOLD_FIRST 100u     /* milliseconds */
 #define HOLD_MOST  3600000u /* an hour */
-#define HOLD_QUIET 8        /* after so many times the last hold, it begins anew */
+#define HOLD_QUIET 8        /* once so many times the last hold have passed, the next one is HOLD_FIRST again */
 
 static uint64_t now_ms(void)
 {
@@ -125,7 +125,7 @@ void hold_ends_find(void)
 		}
 }
 
-/* Notes that the page of `at` was given up to an instruction. */
+/* Notes that the page of `at` was given up because the instruction at `by` stored to `at`. */
 static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned mode)
 {
 	struct given_up *g = given_up_note_of(m, at);

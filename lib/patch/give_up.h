@@ -13,10 +13,12 @@ struct given_up {
 	uint64_t by;    /* the address of the instruction of that store */
 	uint32_t hold;  /* how long the page was held back the last time, in milliseconds */
 	uint32_t count; /* how many times it has been given up */
-	/* Sets that changed code, of objects on the page. */
-	uint64_t set_since, often_until; /* when counting began; until when an object that is set often stays loads */
-	uint32_t replaced;               /* a set has replaced the page, which has been a mapping of its own since then */
-	uint32_t sets, often_hold;       /* how many sets since then; the last hold, in milliseconds */
+	/* Sets of objects on the page that changed code: `sets` is their number since the time set_since. After too many,
+	 * the object stays loads until the time often_until; often_hold is how long that was the last time, in
+	 * milliseconds. */
+	uint64_t set_since, often_until;
+	uint32_t replaced; /* a set has replaced the page, which has been a mapping of its own since then */
+	uint32_t sets, often_hold;
 };
 
 /* The notes about a page, or null if no page of the module has ever been read-only. */
@@ -59,7 +61,7 @@ int objects_release(struct module *m, size_t first, size_t end, size_t *sites);
 int is_set_often(const struct module *m, const struct object *o);
 /* May an object that was given up or set too often be armed again by now? To be called without the lock. */
 int hold_is_over(void);
-/* Finds out when the next of these objects may be armed. */
+/* Finds out when the first of the objects that are held back may be armed again, for hold_is_over(). */
 void hold_ends_find(void);
 /* struct part_objects describes these. */
 struct list;
@@ -70,9 +72,9 @@ void pages_rearm(const struct list *l);
 
 enum stray_outcome {
 	STRAY_GIVEN_UP,  /* the store can be executed again */
-	STRAY_RETRY,     /* the same, because somebody else has made the page writable */
+	STRAY_RETRY,     /* the store can be executed again, because somebody else has made the page writable */
 	STRAY_REFUSED,   /* the page stays read-only */
-	STRAY_ELSEWHERE, /* it was not to a page of libetch */
+	STRAY_ELSEWHERE, /* the store was not to a page that libetch has made read-only */
 };
 /* Handles a store that faulted. *which gets the module that has the page. */
 enum stray_outcome stray_store(uint64_t at, uint64_t by, unsigned mode, const struct module **which);

@@ -10,7 +10,8 @@ static uint64_t address(const void *p) { return (uint64_t)(uintptr_t)p; }
 
 static int is_part(const struct module *m, const struct object *o) { return m->obj[o->record].flags & ETCH_OBJ_PART; }
 
-/* range_check() in one module; ETCH_ENOTETCHED if `at` is in none of its objects and etched sections. */
+/* Does what range_check() does, for one module. Returns ETCH_ENOTETCHED if `at` is in none of its objects and etched
+ * sections. */
 static int module_range_check(struct module *m, uint64_t at, uint64_t size)
 {
 	size_t i = module_object_from(m, at);

@@ -80,7 +80,7 @@ static int linked_count(const struct sites *s, size_t *own)
 	return *own < s->count && s->entry[*own].form != ETCH_FORM_NONE;
 }
 
-/* Does a module have anything that needs this part? */
+/* Does a module need the part of libetch for other modules (struct part_others)? */
 static int needs_others(const struct module *m, const struct counts *c)
 {
 	return c->got || c->facts || !c->rising ||

@@ -95,8 +95,9 @@ int others_count(const struct module *m, struct counts *c)
 
 static int is_object(const struct etch_obj *r) { return r->kind == ETCH_OBJ_OBJECT; }
 
-/* Fills in the objects. The link step leaves their records sorted, and gcc emits those of one file last to first;
- * otherwise they are sorted in `pair`. */
+/* Fills in the objects. Records from the link step are in ascending order, and those that gcc emits for one file in
+ * descending order; both are taken as they are. Records in any other order are sorted, with `pair` as working
+ * memory. */
 static void objects_sorted(struct module *m, const struct counts *c, struct pair *pair)
 {
 	size_t n = 0, i;

@@ -73,8 +73,8 @@ int txn_plan_inlines(struct txn *t, const struct module *m, uint64_t from, uint6
 	return 0;
 }
 
-/* Is the case compiled in place active at this site? *should tells whether it should be. A breakpoint hides the first
- * byte. */
+/* Does this site hold the nop, so that the case compiled in place is executed? *should gets whether it should. If the
+ * first byte is a breakpoint, the other bytes decide. Returns 1, 0, or -1 if the site holds neither nop nor jump. */
 static int is_in_place(const struct etch_inline *x, int *should)
 {
 	const uint8_t *now = (const uint8_t *)(uintptr_t)inline_site(x);

@@ -41,7 +41,8 @@ static int site_may_change(const struct etch_imv *e, uint64_t object)
 	return o && (o->flags & OBJECT_SEALED);
 }
 
-/* Are the other bytes of a site correct if its first byte is a breakpoint? */
+/* The first byte of a site is a breakpoint: are the other bytes those of its load, or of a form for the value in
+ * memory? */
 static int busy_agrees(const struct etch_imv *e, uint64_t object)
 {
 	uint8_t now[16];

@@ -64,8 +64,9 @@ const struct segment *image_segment(const struct image *im, uint64_t at, uint64_
 #define OBJECT_CHANGING 16u            /* ARMED is about to be set; used inside one call */
 #define OBJECT_SEALED   32u            /* the sites that are not live are armed too: etch_seal */
 #define OBJECT_SEALING  128u           /* SEALED is about to be set */
-/* The program wants the object armed: it was armed when its page was given up, or etch_sync has left it alone because
- * its page stays writable for other objects that are not armed. It is armed when all of the page can be. */
+/* The program wants the object armed, and it is not: its page was given up while it was armed, or etch_sync has left
+ * it alone because the page stays writable for other objects that are not armed. It is armed as soon as all objects on
+ * its page can be armed. */
 #define OBJECT_WANTED 512u
 #define OBJECT_OFTEN  256u                           /* it was armed when it had been set too often (give_up.c) */
 #define OBJECT_HELD   (OBJECT_WANTED | OBJECT_OFTEN) /* etch_tick arms it again */
@@ -158,9 +159,10 @@ extern unsigned long module_patched;
  * this thread, by a fault, while the thread held the lock; or _Fork(3) made this process while a thread held the lock
  * that this process lacks. */
 int etch_lock(void) __attribute__((warn_unused_result));
-/* The same, in a handler of SIGSEGV: uses nothing of the C library. */
+/* Takes the lock as etch_lock() does, but in a handler of SIGSEGV: uses nothing of the C library. */
 int etch_lock_in_handler(void) __attribute__((warn_unused_result));
-/* The same, before all threads that wait in etch_lock(): for a loader, which may hold other locks in the meantime. */
+/* Takes the lock as etch_lock() does, but before all threads that wait in etch_lock(). It is for a thread that loads a
+ * module, which may hold other locks while it waits. */
 int etch_lock_first(void) __attribute__((warn_unused_result));
 void etch_unlock(void);
 /* Registers what a fork(2) does with the lock. To be called once. */
@@ -281,17 +283,17 @@ int table_locate(struct module *m, const struct module_arguments *args);
 /* Is an entry of __imv, or with `call` of __pv_sites, valid: is every field well formed, and every address inside the
  * image? The record of ETCH_IMV_MORE is judged with the entry before it, and there must be one. */
 int table_site_ok(const struct module *m, const struct etch_imv *e, int call);
-/* The same for a record of __pv_native (native_check.c). */
+/* Is a record of __pv_native valid: is every field well formed, and every address inside the image? (native_check.c) */
 int table_native_ok(const struct module *m, const struct etch_native *n);
 int table_natives_ok(const struct module *m);
-/* The same for the whole __pv_inline table (inline.c). */
+/* Is the whole __pv_inline table valid, in the same sense? (inline.c) */
 int inlines_ok(const struct module *m);
-/* The same for a record of __etch_obj. */
+/* Is a record of __etch_obj valid, in the same sense? */
 int table_object_ok(const struct module *m, const struct etch_obj *o);
 /* Validates all entries of a linked module's sites, and their order. */
 int table_linked_ok(const struct module *m);
 
-/* The entry is neither empty nor the second record of the site before it. */
+/* Is an entry a site? It is if it is neither empty nor the second record of the site before it. */
 static inline int entry_is_site(const struct etch_imv *e)
 {
 	return e->form != ETCH_FORM_NONE && e->form != ETCH_FORM_MORE;
@@ -308,8 +310,8 @@ static inline uint64_t site_own_object(const struct etch_imv *e)
 	return etch_ref((uint64_t)(uintptr_t)&e->obj, e->obj);
 }
 
-/* The index of a linked table's own sites from which on those are that read from `from` on; never after the first of
- * them. (plan.c) */
+/* An index in a linked table from which to search for the sites that read `from` or a later byte, not through the GOT.
+ * It is never after the first of them. (plan.c) */
 size_t sites_from(const struct sites *s, uint64_t from);
 
 /* The first byte that the site reads; the entry must have passed table_site_ok(). */
@@ -352,11 +354,11 @@ void text_file_forget(const struct image *im);
 
 /* ---- the fault handler (trap.c) ------------------------------------------ */
 
-/* page_swap.c is replacing pages of text, so one may be missing for a moment. */
+/* Nonzero while page_swap.c replaces pages of text: one of them may be missing for a moment. */
 extern int swap_active;
 
 void trap_install(void);
-/* ETCH_STRAY_*, as the program has set it. */
+/* The sum of ETCH_STRAY_* constants that the environment and etch_stray() have set. */
 unsigned stray_mode(void);
 /* Reads ETCH_STRAY from the environment, once. */
 void stray_mode_read(void);

@@ -15,8 +15,8 @@ static size_t run_end(const struct word *w, size_t i, size_t n)
 	return i < n ? i : n;
 }
 
-/* Reverses a strictly descending run in place, then does what run_end() does. gcc emits variables last to first, so a
- * batch in source order is one descending run. */
+/* Returns the end of the run that starts at i. A strictly descending run is reversed in place, so that it ascends. gcc
+ * emits variables last to first, so a batch in source order is one descending run. */
 static size_t run_make(struct word *w, size_t i, size_t n)
 {
 	size_t end = i + 1;

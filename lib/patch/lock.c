@@ -40,7 +40,7 @@ static uint32_t urgent;
  * has waited long and is no loader or fork.
  */
 static int forking;
-static void *forker;   /* its thread pointer, which is the same in the child */
+static void *forker;   /* the thread pointer of the thread that forks; it is the same in the child */
 static uint32_t inner; /* 0, or the thread ID */
 static uint64_t inner_mask;
 static struct cancel inner_canceling;
@@ -150,7 +150,7 @@ static void inner_leave(void)
 	futex(&inner, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-/* Which lock was taken. */
+/* Which lock a call of lock_take() has taken. */
 enum taken { TAKEN, TAKEN_INNER, TAKEN_NONE };
 
 /*

@@ -50,7 +50,8 @@ static int reader_take(struct reader *x, int from, int tid)
 	return 1;
 }
 
-/* gone: also takes the readers of threads that have ended, at the cost of a system call for each. */
+/* Finds a free reader, and takes it for the thread `tid`; null if there is none. gone: also takes the readers of
+ * threads that have ended, at the cost of a system call for each reader. */
 static struct reader *reader_find(int tid, int gone)
 {
 	for (struct chunk *c = &first_chunk; c; c = __atomic_load_n(&c->next, __ATOMIC_ACQUIRE))
@@ -86,7 +87,7 @@ ETCH_API struct etch_mark_reader_ *etch_mark_register_(void)
 	int tid = my_tid();
 	struct reader *x;
 
-	/* A signal handler may have run here since the caller looked. */
+	/* A signal handler of this thread may have made a reader since the caller looked. */
 	if (etch_mark_self_)
 		return etch_mark_self_;
 	x = reader_find(tid, 0);

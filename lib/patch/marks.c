@@ -120,7 +120,7 @@ static void calls_drop(const struct etch_mark_call_ *calls)
 	}
 }
 
-/* Stand for a list that is yet to be made, and for an empty one. */
+/* Stand for lists, as values of `pending`: to_make for one that is yet to be made, empty for one without calls. */
 static const struct etch_mark_call_ to_make[1], empty[1];
 
 static void list_make(struct lists *l, struct etch_mark_head *h, const char *name)

@@ -60,7 +60,8 @@ int module_page_readonly(const struct module *m, uint64_t at)
 	return i < m->pages && (m->readonly[i / 8] >> (i % 8) & 1);
 }
 
-/* The sections' bounds decide; without bounds (a custom linker script) the padding of etch/imv.h guarantees it. */
+/* The sections' bounds decide. If there are none (a custom linker script), the answer is yes: etch/imv.h pads etched
+ * sections to whole pages. */
 int module_page_is_etched(const struct module *m, uint64_t page)
 {
 	uint64_t have = 0, any = 0;

@@ -30,7 +30,7 @@ static void plan_late(struct txn *t, const struct module *m)
 		if (o && (o->flags & OBJECT_ARMED))
 			txn_plan_site(t, e, at, o, PLAN_ARM);
 	}
-	/* The same for calls compiled in place, of armed objects. */
+	/* Plans the calls compiled in place, too, whose slot is in an armed object. */
 	if (inlines_ok(m))
 		txn_plan_inlines(t, m, 0, UINT64_MAX, PLAN_SET);
 }

@@ -68,7 +68,7 @@ int module_is_dense(const struct module *m, const struct object *o)
 
 int module_needs_guard(const struct module *m, const struct object *o, int own)
 {
-	/* An object that has been given up shows that no proof about it holds. */
+	/* If a page of the object was ever given up, the facts have missed a store, so no proof about the object counts. */
 	if (was_given_up(m, o))
 		return 1;
 	return (m->obj[o->record].flags & ETCH_OBJ_SHARED) && !(o->flags & OBJECT_WRITABLE) &&

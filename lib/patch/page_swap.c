@@ -99,8 +99,9 @@ struct change {
 	uint64_t new, mask;
 };
 
-/* Adds the changes of [*w, end) at `at`, and leaves *w after them. back: changes new to old, where the new value is
- * still there. Returns 0 if memory does not hold what is expected. */
+/* Adds up the changes of those words of [*w, end) that are at `at`, and moves *w past them. back: the changes go from
+ * the new values to the old ones, and only where the new value is still there. Returns 0 if memory (`now`) does not
+ * hold what is expected. */
 static int change_at(const struct word **w, const struct word *end, uint64_t at, uint64_t now, int back,
                      struct change *all)
 {
@@ -147,8 +148,8 @@ static int page_fill(const struct word **w, const struct word *end, struct swap_
 	if (!marks.any || !marks_breakpoint(&marks, r->owner, page))
 		return 0;
 	r->breakpoints = 1;
-	/* After the change other words of the page may still be made, or an earlier run is being put back; then it is
-	 * better to keep a breakpoint than to fail. */
+	/* A copy that is a mapping of the file may keep the breakpoint. So may any copy while an earlier run is being put
+	 * back, because there it is better to keep a breakpoint than to fail. */
 	if (!r->anonymous || back)
 		return 0;
 	/* The kernel would not find its uprobes in memory that does not belong to the file. valgrind runs another file,
@@ -454,10 +455,11 @@ int commit_any(struct txn *t)
 		return commit_once(t);
 	}
 	err = refused;
-	/* If the system refuses to change a load that crosses a word, the load is correct as it is. */
+	/* A load that crosses a word, and that the system refuses to change, is correct as it is. */
 	if (refused && swaps_cancel_optional(&t->text))
 		err = commit_once(t);
-	/* A policy does not change. If it were tried with each set, readers would see each value come, go and come. */
+	/* A policy does not change. If each set tried the swap, readers would see each new value appear, disappear and
+	 * appear again. */
 	if (refused == ETCH_EPERM && !err)
 		swap_refused = 1;
 	return err;

@@ -44,25 +44,25 @@ struct part_others {
 	void (*fold)(struct module *m);
 	/* Plans the sites of a set that the core does not find, by the indexes. */
 	int (*plan_reads)(struct txn *t, struct range_read *r);
-	/* Plans what reaches objects of other modules, of a linked module. */
+	/* Plans the sites of a linked module that read objects of other modules. */
 	void (*plan_far)(struct txn *t, const struct module *m);
 	/* Arms the objects without facts of an unlinked module. */
 	void (*arm)(struct module *m);
 	/* Are these bytes the immediate form of any value? */
 	int (*is_immediate)(const struct etch_imv *e, const uint8_t *bytes);
-	/* module_copied() */
+	/* What module_copied() calls. */
 	int (*copied)(uint64_t at, uint64_t size);
 };
 PART_TABLE(part_others, part_others);
 
-/* Two of these, which index_pairs.c has. */
+/* The functions `count` and `fill` of struct part_others (index_pairs.c). */
 int others_count(const struct module *m, struct counts *c);
 int others_fill(struct module *m, const struct counts *c);
 
 /* ---- every site (objects.c) ------------------------------------------------------------------ */
 
 struct part_objects {
-	/* Every form: see encoders.c. */
+	/* The following six know every form of a site; without them, encoders.c knows two. */
 	unsigned (*size)(unsigned form);
 	struct etch_form_info (*info)(unsigned form);
 	unsigned (*load)(const struct etch_imv *e, uint64_t site, uint64_t object, uint8_t out[16]);

@@ -28,8 +28,9 @@
 #define TEXT_GAP  (32 * ETCH_PAGE)
 #define TEXT_RUNS 4
 
-/* Is the page of a word one that pages_protect() changes? If so, *segment and *prot get its segment and the protection
- * of that. Skips a copied variable in a program that is not a module, and a page that is writable anyway. */
+/* Does pages_protect() change the protection of a word's page? If so, *segment and *prot get the page's segment and the
+ * protection of that segment. It does not change the page of a copied variable in a program that is not a module, nor
+ * a page that is writable anyway. */
 static int page_changes(uint64_t at, int text, const struct segment **segment, int *prot)
 {
 	const struct module *m = module_at(at);
@@ -94,7 +95,8 @@ static void pages_close(const struct list *l, int text, uint64_t gap)
 		pages_protect(l, text, 0, 0); /* perhaps the program has unmapped pages in between */
 }
 
-/* The gap with which the words of a list are in at most TEXT_RUNS runs, if they are in one segment. */
+/* Finds the `gap` for pages_protect() with which the words of a list, if they are in one segment, are in at most
+ * TEXT_RUNS runs. */
 static uint64_t text_gap(const struct list *l)
 {
 	uint64_t gap = TEXT_GAP;

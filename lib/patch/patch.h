@@ -23,11 +23,11 @@ struct word {
 
 /* How a word of text is changed. */
 enum word_swap {
-	WORD_STORE,         /* by one store */
-	WORD_SWAP,          /* with its page */
-	WORD_SWAP_OPTIONAL, /* with its page; if that is refused, the word may stay unchanged */
-	WORD_SWAP_ALONG,    /* with its page, which is swapped for another word's sake */
-	WORD_DROPPED,       /* not at all */
+	WORD_STORE,         /* one store changes the word */
+	WORD_SWAP,          /* its page is swapped */
+	WORD_SWAP_OPTIONAL, /* its page is swapped; if the system refuses that, the word may stay as it is */
+	WORD_SWAP_ALONG,    /* a store would do, but its page is swapped because of another word, so it changes then */
+	WORD_DROPPED,       /* the word stays as it is */
 };
 
 /* The number of words that need no mapping; enough for a batch of 100 variables. */
@@ -44,7 +44,8 @@ struct list {
 /* The first byte that a word changes. */
 static inline uint64_t word_first(const struct word *w) { return w->at + (unsigned)__builtin_ctzll(w->mask) / 8; }
 
-/* Releases the list's memory, except for the last array of text. Text lists are used under the lock. */
+/* Releases the list's memory; a list of text leaves its array, unless it is large, to the next one. Text lists are used
+ * under the lock. */
 void list_end(struct list *l);
 /* Makes the list large enough for this many words. flags: MAP_POPULATE if all of the memory will be used, which
  * avoids most page faults. Returns 0 or ETCH_ENOMEM. */
@@ -116,7 +117,7 @@ enum site_state {
 	SITE_UNKNOWN,
 };
 enum site_state site_state(const struct etch_imv *e, uint64_t object);
-/* site_state() for these bytes instead of the site's. */
+/* Does what site_state() does, as if the site held these bytes. */
 enum site_state site_state_of(const struct etch_imv *e, uint64_t object, const uint8_t *bytes);
 
 /* Encodes the immediate form for a value. Returns its length, or 0 if there is none. (encoders.c) */
@@ -126,7 +127,8 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes);
 
 /* ---- plans (plan.c) ------------------------------------------------ */
 
-/* Both images of the site that was planned last, because neighbours in a table are often alike. */
+/* The old and the new bytes of the site that was planned last, which are often also those of the next one in the
+ * table. */
 struct memo {
 	uint64_t object;
 	uint32_t shape;
@@ -141,7 +143,7 @@ struct target {
 	struct etch_pv_body body;
 };
 
-/* Both values of the slot that was planned last, because many sites may call through it. */
+/* The old and the new value of the slot that was planned last, because many sites may call through it. */
 struct slot {
 	uint64_t at;
 	struct target old, new;
@@ -205,8 +207,9 @@ int txn_plan_site(struct txn *t, const struct etch_imv *e, uint64_t at, const st
 uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size);
 /* Adds the words that change these bytes of text by stores. (plan_wide.c) */
 int txn_bytes(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want);
-/* Adds new bytes, at most 8, for a site that is one instruction before and after, wherever it lies. is_load: the site
- * may stay as it is if the system refuses the change. */
+/* Adds the words that change the bytes of a site, at most 8, from `have` to `want`. The site may cross a word, but must
+ * be one instruction before and after the change. is_load: the site may stay as it is if the system refuses the
+ * change. */
 int txn_site(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint64_t want, int is_load);
 
 /* etch_set_batch() (imv.c). in_order: puts the words of several changes in order; null for one change. */
@@ -222,9 +225,11 @@ void page_rearm(struct module *m, uint64_t at);
 
 /* Makes the changes. Returns 0, or an etch_error after undoing all of them. */
 int txn_commit(struct txn *t);
-/* The same, with the swaps that t->swaps has prepared, and the other words by stores alone. */
+/* Makes the changes as txn_commit() does, but by the swaps that are prepared in t->swaps, and by stores for the words
+ * that are not swapped. */
 int txn_change(struct txn *t);
-/* The same for any change (page_swap.c; struct part_objects). */
+/* Makes the changes as txn_commit() does, whatever kind they are of: it prepares the swaps that they need
+ * (page_swap.c; struct part_objects). */
 int commit_any(struct txn *t);
 
 /* ---- whole pages (page_swap.c) ---------------------------------------------------- */
@@ -251,7 +256,8 @@ struct swaps {
 /* The segment of [at, at+size) if its pages can be replaced, that is, if it is readable and executable, and nothing
  * else; or null. */
 const struct segment *text_swappable(uint64_t at, unsigned size);
-/* The system's policy has refused a swap, so sites that may stay loads do. Used under the lock. */
+/* Nonzero after the system's policy has refused a swap: from then on, sites that may stay loads stay loads. Used under
+ * the lock. */
 extern int swap_refused;
 /* Prepares copies of all pages that a sorted list changes by swap. A word that would be stored there becomes
  * WORD_SWAP_ALONG; one that may stay and whose page has no copy becomes WORD_DROPPED. Only one at a time, under the
@@ -263,7 +269,7 @@ int swaps_do(struct swaps *s);
 void swaps_undo(struct swaps *s);
 /* Releases the copies that were not moved. */
 void swaps_end(struct swaps *s);
-/* Drops the words that may stay. Returns whether there were any. */
+/* Turns each WORD_SWAP_OPTIONAL of a list into WORD_DROPPED. Returns whether there were any. */
 int swaps_cancel_optional(struct list *text);
 /* Moves the mapping [copy, copy+size) over [to, to+size). Returns 0, or a negative errno, and then nothing has
  * changed. */
@@ -282,9 +288,10 @@ struct marks {
 
 /* Marks the bytes of a word that are 0xcc, and are neither 0xcc in the file nor replaced by the change. */
 void marks_add(struct marks *k, uint64_t at, uint64_t now, uint64_t file, uint64_t mask);
-/* Is a marked byte not a part of an immediate that libetch wrote? Clears the marks of those that are. */
+/* Clears the marks of bytes that are part of an immediate that libetch wrote. Returns whether any mark is left, which
+ * may be a breakpoint. */
 int marks_breakpoint(struct marks *k, const struct module *m, uint64_t page);
-/* Called before the last comparison of a page with its copy. */
+/* Called before the last comparison of a page with its copy. Returns the argument for breakpoints_may_differ(). */
 long breakpoints_watch(void);
 /* May a debugger have changed the page between that call and its swap? */
 int breakpoints_may_differ(long watch);
@@ -310,7 +317,7 @@ void data_swap_forget(void);
 /* Maps pages of a module's segment privately and writable; the pages are anonymous, and hold zeros, if the file is
  * not available. Returns the address, or a negative errno. */
 long text_file_map(const struct module *m, const struct segment *s, uint64_t page, uint64_t size, int *anonymous);
-/* Notes that anonymous pages have replaced these pages. */
+/* Notes that anonymous pages have replaced the pages in [start, end). */
 void text_file_left(uint64_t start, uint64_t end);
 /* Is it impossible that a uprobe is in this page, because nobody has written to it, or because it is anonymous? */
 int text_file_untouched(uint64_t page);
@@ -329,7 +336,7 @@ void sync_process_is(long pid);
 int sync_had_threads(void);
 /* Makes all threads execute a serializing instruction before they continue. Returns 0 or ETCH_ENOSYNC. */
 int sync_cores(void);
-/* The same for this thread only. */
+/* Makes this thread execute a serializing instruction. */
 void sync_self(void);
 /* Tells valgrind that the code in [from, to) has changed, because it caches what it translated of mapped files. */
 void sync_valgrind(uint64_t from, uint64_t to);
@@ -338,7 +345,8 @@ void sync_valgrind(uint64_t from, uint64_t to);
 
 /* Plans the calls whose slot has a byte in [from, to); with PLAN_SET, only if the slot's object is armed. */
 int txn_plan_inlines(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
-/* For etch_verify and etch_info. */
+/* inlines_verify() compares, for etch_verify, and inlines_info() counts, for etch_info, the calls compiled in place of
+ * a module. */
 long inlines_verify(const struct module *m, void (*report)(void *, const void *, const void *), void *arg);
 void inlines_info(const struct module *m, struct etch_info *info);
 

@@ -15,7 +15,8 @@ static struct word *text_room = text_space;
 static size_t text_capacity = LIST_FIXED;
 #define KEPT_MAX ((size_t)64 << 10) /* maximum number of words kept: 2 MiB */
 
-/* For one thread's list of data words that exceeds the thread's stack space; other threads map theirs. */
+/* The words of a list of data that has more than LIST_STACK of them. One thread at a time uses it; the others map
+ * memory. */
 static struct word data_space[LIST_FIXED];
 static int data_taken;
 

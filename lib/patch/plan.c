@@ -63,8 +63,8 @@ static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, 
 		k->shape = 0;
 }
 
-/* Does a breakpoint replace the first byte of a load, according to the other bytes, and not of this immediate? Then
- * the site stays a load: it is correct as it is, even when the breakpoint has gone. */
+/* The first byte of a site is a breakpoint: are the other bytes those of its load, and not those of this immediate?
+ * Then the site stays a load, which is correct as it is, also when the breakpoint is removed. */
 static int is_load_below(uint64_t bytes, uint64_t load, uint64_t immediate, unsigned len)
 {
 	uint64_t rest = byte_mask(len) & ~(uint64_t)0xff;

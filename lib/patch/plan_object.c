@@ -35,7 +35,8 @@ struct walk {
 	size_t at, end; /* indexes in `entry` or `pair` */
 };
 
-/* kind: SITES_*. at: an index not after the first site that reads from `from` on; null if it is unknown. */
+/* Begins a walk over the sites of a module that read `from` or a later byte, not through the GOT. kind: SITES_*. at: an
+ * index that is not after the first such site; null if none is known. */
 static struct walk walk_own(const struct module *m, int kind, uint64_t from, const size_t *at)
 {
 	const struct sites *s = &m->sites[kind];
@@ -95,7 +96,8 @@ static int reads_planned(const struct module *m, const struct object *o, uint64_
 	       ((o[1].flags & OBJECT_FIELD) && module_reads_armed(m, o + 1, at, size));
 }
 
-/* Plans the sites of one walk that start in the object; to make loads, also those in the field before it. */
+/* Plans the sites of one walk whose first byte read is in the object; with PLAN_LOAD also those that start in the field
+ * before it and read bytes of the object. */
 static int plan_object_walk(struct txn *t, const struct module *owner, const struct object *o, struct walk *w,
                             enum plan plan)
 {

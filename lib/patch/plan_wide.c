@@ -110,13 +110,15 @@ int plan_across(struct txn *t, uint64_t site, unsigned len, uint64_t have, uint6
 
 /* ---- loads of more than 8 bytes --------------------------------------------------------- */
 
-/* Are instructions the same except for the first byte, where a breakpoint is? A load with one stays a load. */
+/* Are two instructions of `len` bytes equal, apart from the first byte, which in `have` may be a breakpoint? A load
+ * with a breakpoint stays a load. */
 static int rest_same(const uint8_t *have, const uint8_t *other, unsigned len)
 {
 	return same_bytes(have + 1, other + 1, len - 1);
 }
 
-/* Is there a breakpoint at an indirect call, and not at a direct call, or the body, of the present function? */
+/* Is there a breakpoint at a site that otherwise holds its indirect call? If the bytes after the breakpoint also fit a
+ * direct call or the body of the function that the slot holds now, the answer is no. */
 static int is_call_below(const struct etch_imv *e, uint64_t site, uint64_t target, const uint8_t *have,
                          const uint8_t *load, const uint8_t *image, unsigned len)
 {
@@ -170,7 +172,8 @@ static void slot_fill(struct txn *t, uint64_t at)
 		pv_target(&k->old, 0);
 }
 
-/* Encodes the site's form for a target, with at most `most` instructions. */
+/* Encodes the bytes of a site for a target: the body of that function if it has at most `most` instructions, else a
+ * direct call. */
 static unsigned call_image(const struct etch_imv *e, uint64_t site, const struct target *to, unsigned most,
                            uint8_t out[16], unsigned *count)
 {

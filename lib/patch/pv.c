@@ -157,7 +157,7 @@ unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *by
 
 	if (is_image(e, site, &b, bytes))
 		return 1;
-	/* Tiny bodies are matched as the code of a function. */
+	/* For etch_pv_tiny() the bytes at the site, without padding, are the code of a function. */
 	for (pad = 0; pad < len && bytes[pad] == 0x2e; pad++)
 		;
 	memcpy(code, bytes + pad, len - pad);
@@ -175,7 +175,7 @@ unsigned pv_some_body(const struct etch_imv *e, uint64_t site, const uint8_t *by
 			if (!(m->native[i].flags & ETCH_NATIVE_CHECKED) || !table_native_ok(m, &m->native[i]))
 				continue;
 			native_body(&m->native[i], &b);
-			/* Compares with the body as it is without the breakpoint in the function. */
+			/* If the function has a breakpoint now, compares with its body as it was without it. */
 			if (b.len && b.bytes[0] == BREAKPOINT && b.len <= len)
 				b.bytes[0] = bytes[b.one ? len - b.len : 0];
 			count = is_image(e, site, &b, bytes);

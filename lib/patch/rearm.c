@@ -86,7 +86,7 @@ static size_t exposed_release(struct module *m, size_t *first, size_t *end)
 	return n;
 }
 
-/* What is asked for, and for which objects [first, end) of a module. */
+/* A request: what is to be done, and with which objects [first, end) of a module. */
 struct request {
 	struct module *m;
 	size_t first, end;
@@ -121,7 +121,7 @@ static size_t exposed_leave(const struct request *r)
 			o->flags |= OBJECT_WANTED;
 			n++;
 		}
-	} while (n != was); /* it may reach into the next page */
+	} while (n != was); /* an object that is taken back may reach into the next page */
 	return n;
 }
 

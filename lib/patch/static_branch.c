@@ -75,7 +75,8 @@ static uint64_t goes_to(const struct group *g, uint64_t value)
 	return g->first->kind == ETCH_BRANCH_EQUAL ? g->load : g->site + ETCH_BRANCH_LEN;
 }
 
-/* The address at which the bytes of a site continue, if they may stand there; 0 if they may not. */
+/* The address at which execution continues after these bytes of a site; 0 if neither etch nor the compiler wrote such
+ * bytes there. */
 static uint64_t went_to(const struct group *g, const uint8_t *have)
 {
 	uint64_t next = g->site + ETCH_BRANCH_LEN, to;
@@ -132,7 +133,8 @@ int txn_plan_branches(struct txn *t, const struct module *m, uint64_t from, uint
 	return 0;
 }
 
-/* The address at which a site continues now; a breakpoint hides the first byte. */
+/* The address at which execution continues after the site as it is now. If its first byte is a breakpoint, the others
+ * decide. */
 static uint64_t current_target(const struct group *g)
 {
 	uint8_t have[ETCH_BRANCH_LEN];

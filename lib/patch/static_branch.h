@@ -17,7 +17,8 @@ int marks_ok(const struct module *m);
 int mark_is_dropped(const struct module *m, const struct etch_mark_site *x);
 /* Plans the static branches on variables that overlap [from, to); with PLAN_SET only those of armed objects. */
 int txn_plan_branches(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
-/* etch_verify() and etch_info() for static branches. */
+/* branches_verify() compares, for etch_verify, and branches_info() counts, for etch_info, the static branches of a
+ * module. */
 long branches_verify(const struct module *m, void (*report)(void *, const void *, const void *), void *arg);
 void branches_info(const struct module *m, struct etch_info *info);
 
@@ -32,7 +33,7 @@ struct marks_calls {
 };
 extern const struct marks_calls *marks_calls;
 
-/* Counts the markers of a module. */
+/* Adds the markers of a module to the counts of *info. */
 void marks_info(const struct module *m, struct etch_info *info);
 
 /* ---- the threads that are in code that a marker calls (mark_readers.c) ---------------------- */

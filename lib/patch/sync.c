@@ -17,7 +17,7 @@
 /* glibc 2.32 and later: true if the process has never created a second thread. */
 extern char __libc_single_threaded __attribute__((weak));
 
-/* 0 while it is unknown. */
+/* The ID of the process whose memory this is; 0 while it is unknown. */
 static long process;
 
 void sync_process_is(long pid) { process = pid; }

@@ -15,7 +15,8 @@
 
 static const char program[] = "/proc/self/exe";
 
-/* The target of that link, if it is not too long: it is opened in half the time, as long as it is the same file. */
+/* The target of the link /proc/self/exe, if it is not too long. Opening it takes half the time; it is used as long as
+ * it is the same file. */
 static char program_path[256];
 
 static const char *file_name(const char *path) { return *path ? path : program; }
@@ -66,7 +67,7 @@ static int is_file_page(uint64_t page)
 
 	if (fd < 0)
 		return 0;
-	(void)word_load(page); /* present, unless it is being reclaimed */
+	(void)word_load(page); /* makes the page present, unless it is being reclaimed */
 	n = sys_call6(SYS_pread64, fd, (long)&entry, 8, (long)(page / ETCH_PAGE * 8), 0, 0);
 	sys_call3(SYS_close, fd, 0, 0);
 	return n == 8 && (entry >> 61 & 1);

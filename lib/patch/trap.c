@@ -80,8 +80,8 @@ static void put_hex(uint64_t v)
 
 static int has_segment(const struct module *m, uint64_t at) { return image_segment(&m->image, at, 1) != NULL; }
 
-/* The first module of which this is true. If the list changes in the meantime, it is walked again, so that no module
- * that stays is missed. */
+/* The first module for which has(module, at) is true. If the list changes during the walk, it is walked again, so that
+ * no module that stays loaded is missed. */
 static const struct module *module_with(int (*has)(const struct module *m, uint64_t at), uint64_t at)
 {
 	const struct module *m;
@@ -405,8 +405,8 @@ static int text_is_back(uint64_t at)
 	       sys_call3(SYS_msync, (long)PAGE_OF(at), ETCH_PAGE, MS_ASYNC) == 0;
 }
 
-/* Reports before the process dies, once only. A second thread gives the first one time to finish its report, and
- * waits for a report of a page that was given up, too. */
+/* Reports the store before the process dies; only one thread does. Another thread gives that one time to finish its
+ * report. A report that a page was given up is waited for as well. */
 static void report_last(const struct module *m, uint64_t at, uint64_t rip)
 {
 	int was = 0;
