@@ -25,8 +25,8 @@ struct etch_cfi_row {
 	/* With ETCH_CFI_ARGS_SIZE, else zero: the bytes of arguments that the code has pushed (DW_CFA_GNU_args_size),
 	 * which a landing pad expects to be popped. */
 	uint64_t args_size;
-	/* Has the program had a rule by which rax or rdx is saved, up to here? libgcc would write the arguments of a
-	 * landing pad to that place. */
+	/* Has the FDE's program, from its start up to this row, had a rule by which rax or rdx is saved? libgcc would write
+	 * the arguments of a landing pad to the place where it is saved. */
 	bool is_result_saved;
 };
 
@@ -368,7 +368,8 @@ static inline bool etch_cfi_program(struct etch_cfi_run *run, uint64_t at, uint6
 	return !in.bad;
 }
 
-/* etch_cfi_rows() without the rows that end at `from` or below; the first row need not be whole. */
+/* Does what etch_cfi_rows() does, but leaves out the rows that end at `from` or below; the first row may begin later
+ * than its FDE says. */
 static inline void etch_cfi_rows_from(const struct etch_fde *fde, unsigned flags, uint64_t from, etch_cfi_row_fn *fn,
                                       void *ctx)
 {

@@ -64,7 +64,8 @@ struct etch_cfi_hdr {
 	uint64_t addr;
 };
 
-/* Reads the section. False if it is malformed. A table in an unusual encoding counts as missing. */
+/* Reads the section .eh_frame_hdr. Returns false if it is malformed. A table in an unusual encoding counts as missing.
+ */
 static inline bool etch_cfi_hdr(const void *bytes, uint64_t size, uint64_t addr, struct etch_cfi_hdr *out);
 
 /* Start address of the function of entry i < count. */

@@ -251,7 +251,8 @@ static inline void etch_cfi_rule_place(struct etch_cfi_term cfa, int64_t ra_off,
 	}
 }
 
-/* etch_cfi_rule(), except that the rule's kind stays UNDEF on an early return. */
+/* Converts a state as etch_cfi_rule() does, except that on an early return the rule has fields set although its kind is
+ * still UNDEF. */
 static inline const char *etch_cfi_rule_try(const struct etch_fde *fde, const struct etch_cfi_state *s,
                                             struct etch_rule *rule, struct etch_cfi_term *step,
                                             struct etch_cfi_saves *saves)

@@ -90,13 +90,13 @@ struct heap_head {
 	uint64_t lost_thread;   /* allocations that were not recorded, because there was no memory for a thread's state */
 	uint64_t lost_module;   /* frames whose file could not be recorded */
 	uint64_t lost_children; /* processes that could not open a file of their own */
-	uint64_t child_error;   /* errno of the first of these */
+	uint64_t child_error;   /* errno of the first process that could not open a file */
 	uint64_t unknown;       /* frees of blocks that were not recorded */
 	uint64_t memory;        /* bytes that the recorder has mapped for itself */
 	uint64_t stops[HEAP_STOP_COUNT];
 	uint32_t ended;       /* enum heap_ended */
 	uint32_t short_of;    /* enum heap_short */
-	uint64_t after_ended; /* allocations after that, which were not recorded */
+	uint64_t after_ended; /* allocations after recording had ended, which were not recorded */
 	/* Code whose calls of malloc do not come to the recorder (unseen.c): libraries loaded with RTLD_DEEPBIND,
 	 * namespaces of dlmopen(3), and calls that load either and whose outcome has not been examined yet. The names are
 	 * separated by newlines. */
@@ -121,7 +121,8 @@ struct heap_node {
 /* What a stack has allocated. Leaf 0 counts the allocations whose stacks could not be stored. */
 struct heap_leaf {
 	struct heap_sum live, total;
-	/* `live` as it was at the last peak, if `change` is later than that peak; otherwise `live` itself is it. */
+	/* What was live at the last peak, if `change` is later than that peak. Otherwise this member has no meaning, and
+	 * `live` is what was live at the peak. */
 	struct heap_sum peak;
 	uint64_t change;
 	uint32_t node, zero;

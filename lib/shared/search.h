@@ -10,7 +10,8 @@
  * expression of the index `i`, true for a prefix of the list and false for the rest. */
 #define SEARCH(count, i, in_front) SEARCH_IN(0, count, i, in_front)
 
-/* The same among the elements from index `from` up to `to`; `to` if there is none. */
+/* The index of the first element from `from` up to `to`, without `to`, for which in_front is false; `to` if there is
+ * none. */
 #define SEARCH_IN(from, to, i, in_front)                        \
 	__extension__({                                             \
 		size_t search_lo = (from), search_hi = (to);            \
