@@ -10,17 +10,17 @@
 #include "exceptions/gcc_abi.h"
 #include "exceptions/records.h"
 
-/* The action to take in a frame. Returns false if the walk ends there. */
+/* A function that check_frames() calls for a frame, with its record. Returns false to end the walk there. */
 typedef bool checked_fn(void *arg, const struct record *r);
 
-/* Walks from a frame as far as there are records and fn allows it, beside libgcc's walk of the same stack; calls fn
- * for a frame after both walks have found the same there. At the end *frame is the frame where the walk ended.
- * Returns false if they differ, and then a line says so. */
+/* Walks from *frame as far as there are records and fn allows it, together with libgcc's walk of the same stack. Calls
+ * fn for a frame after both walks have found the same there. At the end *frame is the frame where the walk ended.
+ * Returns false if the two walks differ, after it has written a line that says so. */
 bool check_frames(struct frame *frame, struct records_view *view, checked_fn *fn, void *arg);
 
-/* Compare what a record says about the call with what its personality routine has answered, in the first and in the
- * second phase. not_for_types: its handlers are known not to match. Return false if they differ, and then a line says
- * so. */
+/* Compare what a record says about the call with what its personality routine has answered: check_search() in the first
+ * phase, the other one in the second. not_for_types: the handlers of the call are known not to match. Return false if
+ * record and answer differ, after they have written a line that says so. */
 bool check_search(const struct record *r, int reason, bool not_for_types);
 bool check_cleanup(const struct record *r, int reason, const struct gcc_context *c, bool not_for_types);
 

@@ -136,6 +136,7 @@ enum call_site call_site_read(enum language language, uint64_t lsda, uint64_t st
 		*landing = start + pad;
 		return landing_site(language, actions, action, in.end);
 	}
-	/* A call that must not throw: C++ and a Rust panic call std::terminate() or the like; C goes on to the caller. */
+	/* The table has no entry for the call, which must not throw. C++ and a Rust panic then call std::terminate() or the
+	 * like; in C the exception continues in the caller. */
 	return language == LANGUAGE_C && !in.bad ? SITE_NONE : SITE_ASK;
 }

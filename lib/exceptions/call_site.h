@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 enum call_site {
-	SITE_NONE,          /* no landing pad: the exception continues in both phases */
-	SITE_CLEANUP,       /* it continues in the first phase, and lands in the second with 0 in rdx */
-	SITE_TYPES,         /* only handlers for types: as SITE_NONE if none matches */
-	SITE_TYPES_CLEANUP, /* handlers for types and a cleanup: as SITE_CLEANUP if none matches */
+	SITE_NONE,    /* no landing pad: the exception continues in both phases */
+	SITE_CLEANUP, /* a cleanup: the exception continues in the first phase, and lands in the second with 0 in rdx */
+	SITE_TYPES,   /* only handlers for types: if none of them matches, the same as SITE_NONE */
+	SITE_TYPES_CLEANUP, /* handlers for types and a cleanup: if no handler matches, the same as SITE_CLEANUP */
 	SITE_ASK,           /* only the personality routine knows */
 };
 

@@ -20,7 +20,7 @@ extern void *dlsym(void *, const char *) __attribute__((weak));
 struct callers {
 	/* This library, and a sanitizer, which has a function of that name that calls this library's. */
 	struct prepare_image own, passer;
-	bool first; /* slots that are bound later are bound to one of them */
+	bool first; /* a slot that is yet to be bound will be bound to one of these two */
 	char *out;
 	size_t size, length;
 	unsigned count;
@@ -33,7 +33,7 @@ static bool leads_here(const struct callers *c, uint64_t to)
 	return is_inside(&c->own, to) || is_inside(&c->passer, to);
 }
 
-/* Is a relocation one against the symbol, and does the call through it come here? */
+/* Is this a relocation against _Unwind_RaiseException, and do calls through it reach this library? */
 static bool comes_here(const struct callers *c, const struct prepare_image *im, const struct dynamic_tables *t,
                        const Elf64_Rela *r)
 {
@@ -50,7 +50,7 @@ static bool comes_here(const struct callers *c, const struct prepare_image *im, 
 	return leads_here(c, to) || (c->first && is_inside(im, to));
 }
 
-/* Does one of the relocations at `at` lead such a call here? */
+/* Is comes_here() true for one of the relocations at `at`? */
 static bool one_comes_here(const struct callers *c, const struct prepare_image *im, const struct dynamic_tables *t,
                            uint64_t at, uint64_t size)
 {

@@ -2,8 +2,9 @@
 /*
  * file_places.h: which file is mapped at a place (file_places.c). Async-signal-safe and thread-safe.
  *
- * After a module has been unloaded, another may be loaded at the same address. What is known about code or data there
- * belongs to a number, and holds if place_is() says so.
+ * After a module has been unloaded, another may be loaded at the same address. So each file at each place has a number.
+ * What is remembered about code or data is remembered with that number, and is true as long as place_is() confirms the
+ * number.
  */
 #ifndef ETCH_LIB_EXCEPTIONS_FILE_PLACES_H
 #define ETCH_LIB_EXCEPTIONS_FILE_PLACES_H

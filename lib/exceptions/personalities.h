@@ -11,8 +11,8 @@
 #include "exceptions/gcc_abi.h"
 
 struct personality {
-	uint64_t at;       /* its address, or that of a pointer to it */
-	uint64_t function; /* its address at the time of entry here */
+	uint64_t at;       /* the routine's address, or that of a pointer to it */
+	uint64_t function; /* the routine's address when it was added to the list */
 	uint8_t indirect;
 	uint8_t language; /* enum language */
 	uint8_t ready;
@@ -22,7 +22,7 @@ struct personality {
 #define PERSONALITIES 4096u
 extern struct personality personalities[PERSONALITIES];
 
-/* Enters a routine, or finds it. Returns its number, or 0 if the list is full. */
+/* Finds a routine in the list, or adds it. Returns its number, or 0 if the list is full. */
 unsigned personality_enter(uint64_t at, bool indirect);
 
 static inline uint64_t personality_function(const struct personality *p)

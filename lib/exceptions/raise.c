@@ -39,8 +39,8 @@ enum {
 	LAND = -1,
 	HAND_OVER = -2,
 	/* The others do not reach entry_x86.S. */
-	GO_ON = -3, /* to the caller's frame */
-	FOUND = -4, /* the frame with the handler */
+	GO_ON = -3, /* the walk continues with the caller's frame */
+	FOUND = -4, /* this is the frame with the handler */
 };
 
 struct raise {
@@ -90,8 +90,8 @@ static int ask(struct raise *x, const struct record *r, int actions)
 	return fn(1, actions, x->e->class, x->e, c);
 }
 
-/* Is it still the routine that the record was made for? A module that has been loaded again may have been bound to
- * another routine, or another file may be at the routine's address. */
+/* Is the record's personality routine still the one that it was when the record was made? A module that has been loaded
+ * again may have been bound to another routine, or another file may be at the routine's address. */
 static bool same_personality(struct records_view *v, const struct record *r)
 {
 	const struct personality *p = &personalities[r->personality];
@@ -125,8 +125,8 @@ static enum call_site site_of(struct raise *x, const struct record *r)
 #define CXX_TYPE_OFFSET 80u
 
 /*
- * The type of the exception, if what is known about it stays true: neither the type nor the types of the frame's
- * handlers can be unloaded. 0 otherwise.
+ * Returns the type of the exception if it may be remembered which handlers do not match it, that is, if neither the
+ * type nor the types of the frame's handlers can be unloaded. Returns 0 otherwise.
  */
 static uint64_t type_of(const struct raise *x, const struct record *r)
 {
@@ -287,7 +287,7 @@ static bool checked_step(void *arg, const struct record *r)
 	return c->what == GO_ON;
 }
 
-/* frames_walk() beside libgcc's walk. */
+/* Does what frames_walk() does, and compares the walk with libgcc's. */
 static int frames_check(struct raise *x, step_fn *step)
 {
 	struct checked c = {x, step, HAND_OVER};

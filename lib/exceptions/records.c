@@ -3,9 +3,9 @@
  * records.c: makes records from .eh_frame, and keeps them.
  *
  * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock; of libc only memcpy and _dl_find_object. Memory is only
- * added: blocks of records stay, and an index that has become too small stays for those that read it. Two threads may
- * enter the same address at once, and an entry may get lost while the index is replaced: then there are two equal
- * records.
+ * added: blocks of records stay, and an index that has become too small stays for threads that are reading it. If two
+ * threads add a record of the same address at once, or an entry gets lost while the index is replaced, there are two
+ * equal records.
  *
  * A module with a frame on the calling thread's stack is not unloaded during the call, so its memory is read where it
  * is. What has been kept from an earlier throw may belong to another file that was at the same place: record_open()
@@ -60,7 +60,7 @@ static struct record *record_new(uint32_t *number)
 	return record_numbered(n);
 }
 
-/* Enters a number in an index. */
+/* Adds the number of a record to an index. */
 static void index_enter(struct record_index *index, uint64_t ip, uint32_t number)
 {
 	uint32_t i = record_slot(index, ip), none = 0;
@@ -101,7 +101,8 @@ static const struct record *record_keep(const struct record *r)
 	struct record *kept;
 	uint32_t number;
 
-	/* Threads that come here at once overshoot by their number, but the index stays far from full. */
+	/* If several threads come here at once, the count may exceed this limit by their number; the index is still far
+	 * from full. */
 	if (__atomic_load_n(&records_count, __ATOMIC_RELAXED) > index->mask / 2)
 		index = index_grown(index);
 	kept = index ? record_new(&number) : NULL;

@@ -27,7 +27,7 @@ struct record {
 	uint8_t saved;             /* one bit for each register that the function has saved */
 	uint8_t site;              /* enum call_site */
 	uint16_t personality;      /* personalities.h; 0: none */
-	uint16_t module;           /* 0: a module that is never unloaded */
+	uint16_t module;           /* number of the module (file_places.h); 0: a module that is never unloaded */
 	int16_t slot[FRAME_SAVED]; /* where a register is saved, in words from the CFA, or from rbp with RECORD_FROM_RBP */
 	/* Relative to ip: */
 	int32_t start;   /* the function */
@@ -37,7 +37,7 @@ struct record {
 	uint64_t not_type[RECORD_TYPES];
 };
 
-/* `base` of a record that cannot express what is known: libgcc takes over. */
+/* The value of `base` in a record that cannot express what .eh_frame says: libgcc takes over. */
 #define RECORD_ODD 0xffu
 
 enum {
@@ -48,12 +48,13 @@ enum {
 
 _Static_assert(sizeof(struct record) == 64, "a record is a line of cache");
 
-/* What a throw knows about modules: the last module that may be unloaded and is known to be that of its records. The
- * throw need not ask again, because a module with a frame on the thread's stack stays. */
+/* What a throw has already found out, so that it need not ask again: which file is still the one that its records were
+ * made of. It remembers the last module that it has examined. A module with a frame on the thread's stack is not
+ * unloaded during the throw. */
 struct records_view {
-	uint32_t module;      /* 0: none yet */
+	uint32_t module;      /* number of the module that was examined last; 0: none yet */
 	uint32_t asked;       /* this throw has begun to examine modules */
-	uint32_t personality; /* number of the routine that is known to be where it was; 0: none yet */
+	uint32_t personality; /* number of the routine that was last found to be where it was; 0: none yet */
 };
 
 /* The record of a return address on this thread's stack; null if there is none, and libgcc takes over. */

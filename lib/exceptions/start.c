@@ -82,7 +82,7 @@ static const char *file_name(const void *function)
 	return name ? name : "";
 }
 
-/* Is it a function of one of these libraries? The list ends with a null pointer. */
+/* Is this function in one of these libraries? The list ends with a null pointer. */
 static int is_of(const void *function, const char *const *libraries)
 {
 	const char *name = file_name(function);
@@ -143,7 +143,7 @@ static int layout_is_known(const struct gcc_functions *gcc)
 	       c.cfa == 0x101;
 }
 
-/* Does libgcc's own context have that layout? */
+/* A callback of libgcc's _Unwind_Backtrace(): compares the context that libgcc hands out with struct gcc_context. */
 static int context_meet(struct gcc_context *c, void *arg)
 {
 	int *known = arg;

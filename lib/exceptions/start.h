@@ -14,7 +14,7 @@ enum exceptions_mode {
 	EXCEPTIONS_OFF,     /* libgcc handles all exceptions */
 	EXCEPTIONS_ON,
 	EXCEPTIONS_ABI,   /* every personality routine is asked */
-	EXCEPTIONS_CHECK, /* and everything is compared with libgcc's own walk */
+	EXCEPTIONS_CHECK, /* every personality routine is asked, and everything is compared with libgcc's own walk */
 };
 
 extern enum exceptions_mode exceptions_mode;
@@ -23,7 +23,8 @@ extern enum exceptions_mode exceptions_mode;
  * runs. Sets the mode and exceptions_next. */
 void exceptions_start(void);
 
-/* Where entry_x86.S hands over to, in the order of its entries: libgcc's functions of the same names. */
+/* The functions that entry_x86.S jumps to when it hands an exception over, in the order of its entries: libgcc's
+ * functions of the same names. */
 typedef void next_fn(void);
 extern next_fn *exceptions_next[3];
 
