@@ -37,7 +37,7 @@ static inline int frame_walk_step(struct frame_walk *w)
 	return __builtin_expect(ret == ETCH_UNWIND_OK && !w->cursor.interrupted, 1) ? ret : frame_walk_stepped(w, ret);
 }
 
-/* frame_walk_register() for a register that the cursor does not know. */
+/* Does what frame_walk_register() does, for a register that the cursor does not know. */
 int frame_walk_saved_register(struct frame_walk *w, unsigned reg, uint64_t *value);
 
 /* Reads a register (enum etch_reg) of the frame. Returns 1, or 0 if its value is unknown. */
@@ -53,7 +53,7 @@ static inline int frame_walk_register(struct frame_walk *w, unsigned reg, uint64
  * then knows more. */
 int frame_walk_registers(struct frame_walk *w);
 
-/* What walks of the interfaces do where there is no table: enum cursor_without. */
+/* Returns what walks of the interfaces do where there is no table, as a value of enum cursor_without. */
 unsigned frame_walk_without_tables(void);
 
 /* Converts a register number of the psABI's DWARF numbering (figure 3.36), 0 to 16, to enum etch_reg. */

@@ -28,7 +28,7 @@
 #define TRIED 256
 
 static uint64_t tried[TRIED];
-/* The number of times that walks have met a module of a slot that has not been tried. */
+/* For each slot of modules: how many times walks have come to a module that has no table and has not been tried. */
 static uint32_t met[TRIED];
 static unsigned without_tables = CURSOR_CFI;
 static int never;
@@ -69,9 +69,9 @@ static int is_tried(uint64_t at)
 	return __atomic_load_n(slot, __ATOMIC_RELAXED) == key;
 }
 
-/* Called when a walk has met this module. Looking at the whole stack costs as much as the walk, and is in vain in a
- * handler or on a stack with code that has no rule. So it does not happen at each time, but at the 1st, 2nd, 4th, 8th
- * and so on. */
+/* Called when a walk has come to the module of this address, which has no table. Returns whether the whole stack is to
+ * be looked at now. That costs as much as the walk, and is in vain in a signal handler or on a stack with code that has
+ * no rule. So the answer is yes only at the 1st, 2nd, 4th, 8th time and so on. */
 static int is_turn(uint64_t at)
 {
 	struct prepare_image im;

@@ -14,7 +14,7 @@
  */
 void own_tables_make(uint64_t untabled);
 
-/* From now on walks keep the rules that they read from .eh_frame. The constructor calls this. */
+/* Makes walks keep the rules that they read from .eh_frame from now on. The constructor calls this function. */
 void own_tables_keep(void);
 
 static inline void own_tables_after(const struct cursor *c)
