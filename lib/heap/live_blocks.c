@@ -101,7 +101,8 @@ static void gap_close(uint64_t gap)
 	for (uint64_t i = (gap + 1) & live.mask; live.slots[i].a; i = (i + 1) & live.mask) {
 		uint64_t home = place(slot_address(&live.slots[i]));
 
-		/* An entry whose home lies after the gap stays: a search for it begins there, and never reaches the gap. */
+		/* `home` is the slot at which the search for the entry in slot i begins. If it lies after the gap, the entry
+		 * stays, because the search never reaches the gap. */
 		if (((i - home) & live.mask) < ((i - gap) & live.mask))
 			continue;
 		live.slots[gap] = live.slots[i];

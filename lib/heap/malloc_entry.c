@@ -18,7 +18,7 @@
 /* The frame of the function that the program has called. */
 #define FRAME ((const uint64_t *)__builtin_frame_address(0))
 
-/* C23 */
+/* Functions of C23, which an older libc does not declare. */
 void free_sized(void *block, size_t size);
 void free_aligned_sized(void *block, size_t alignment, size_t size);
 

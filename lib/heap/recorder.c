@@ -108,7 +108,8 @@ static __attribute__((noinline)) bool begin(void)
 	return recording_on;
 }
 
-/* This thread's state; null if nothing must be recorded. `count` is the number of allocations left out then. */
+/* Begins a call of the recorder. Returns this thread's state; null if nothing must be recorded. In that case
+ * the `count` allocations of the call are counted as left out, or the call as lost in a signal handler. */
 static inline struct heap_thread *enter(unsigned count)
 {
 	struct heap_thread *t;
@@ -173,8 +174,8 @@ static enum heap_stop stop_of(int status)
 	}
 }
 
-/* Walks the stack of the allocation function's caller into the other of t's stacks. Returns how many outermost frames
- * it has in common with the last stack; their nodes are copied. */
+/* Walks the stack of the allocation function's caller. It is stored in that one of t's two stacks that does not hold
+ * the last stack. Returns how many outermost frames the two have in common; the nodes of these frames are copied. */
 static NO_ASAN unsigned stack_walk(struct heap_thread *t, const uint64_t *frame)
 {
 	const struct heap_stack *last = &t->stack[t->which];

@@ -29,8 +29,8 @@ void recorder_alloc(void *block, size_t size, const uint64_t *frame);
 void recorder_free(void *block);
 /* realloc(3) in two steps. The first takes the block out of the table before another thread can get its address. */
 void recorder_realloc_begin(void *block, struct recorder_block *was);
-/* The second step enters the result: the block has moved, was freed (null, size 0), or is unchanged because the call
- * failed (null). */
+/* The second step records the result. `block` is the new block; null with size 0: the old block was freed; null with
+ * another size: the call failed, and the old block is unchanged. */
 void recorder_realloc_end(void *old, const struct recorder_block *was, void *block, size_t size, const uint64_t *frame);
 /* Reports that a library may have been unloaded. */
 void recorder_unloaded(void);
@@ -40,8 +40,8 @@ void recorder_unloaded(void);
  * failure.
  */
 bool recorder_release(uint64_t size);
-/* The same for a call that may have failed for another reason: returns true only if a limit of the process leaves too
- * little. */
+/* Does what recorder_release() does, for a call that may have failed for a reason other than memory: it gives the
+ * memory back and returns true only if a limit of the process leaves too little. */
 bool recorder_release_limited(uint64_t size);
 /* Stops recording for good, because of something that the program is about to do. */
 void recorder_end(enum heap_ended why);

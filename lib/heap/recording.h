@@ -30,7 +30,7 @@ struct recording {
 
 extern struct recording recording;
 
-/* In the child of a fork, takes the parent's file out of use, and returns its head for recording_open(). */
+/* In the child of a fork: stops using the parent's file, and returns the head of that file for recording_open(). */
 struct heap_head *recording_leave(void);
 /* Opens a file for this process. parent: null, or what recording_leave() has returned. Returns false if the process
  * is not to be recorded, or cannot be. */

@@ -9,8 +9,8 @@
 #include "heap/recording.h"
 
 /*
- * The leaf of a stack, innermost frame first. nodes[] gets the number of each frame's node; it has the outermost
- * `known` of them already. Returns 0 if the stack does not fit.
+ * Returns the leaf of a stack, whose frames are given innermost first; 0 if the stack does not fit. nodes[] gets the
+ * number of each frame's node. Those of the outermost `known` frames are in it already.
  */
 uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned known, enum heap_stop stop);
 

@@ -114,7 +114,7 @@ static bool binds_elsewhere(const struct prepare_image *im, const struct dynamic
 	return false;
 }
 
-/* Is this module one that calls another malloc? */
+/* Do calls of malloc(3) in this module reach a function other than the recorder's? */
 static bool is_unseen(const struct dl_phdr_info *info)
 {
 	struct prepare_image im;
