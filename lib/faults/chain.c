@@ -38,8 +38,8 @@ int chain_install(struct chain *c, int sig, chain_handler *handler)
 	c->sig = sig;
 	memset(&act, 0, sizeof(act));
 	act.sa_sigaction = handler;
-	/* While this handler runs, its signal is blocked. No other handler may run then, because it might access memory
-	 * that faults. */
+	/* While this handler runs, its signal is blocked, and a fault would end the process. So no other handler may run
+	 * then, because it might access memory that faults. */
 	sigfillset(&act.sa_mask);
 	/* Without a previous handler, SA_ONSTACK lets a stack overflow still die with the kernel's own siginfo, and
 	 * SA_RESTART makes an ignored signal interrupt as little as possible. */
@@ -135,8 +135,8 @@ static void mask_for(const struct chain *c, const ucontext_t *u)
 
 	if (!(c->before.sa_flags & SA_NODEFER))
 		mask |= (uint64_t)1 << (c->sig - 1);
-	/* If some other signal is not blocked, the kernel did not call this handler: a handler of the program forwards to
-	 * it, and the mask is left alone. */
+	/* This handler is installed with all signals in its mask. If a signal is not blocked, it was not the kernel that
+	 * called it, but a handler of the program that forwards to it; then the mask is left alone. */
 	sys_call6(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now, sizeof(now), 0, 0);
 	if ((now | never) == UINT64_MAX)
 		sys_call6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask), 0, 0);

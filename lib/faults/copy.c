@@ -101,7 +101,8 @@ static unsigned cpu_has(void)
 
 ETCH_API const char *etch_copy_variant(void) { return __atomic_load_n(&chosen, __ATOMIC_RELAXED)->name; }
 
-/* Returns 0, or -1 and changes nothing. */
+/* Puts a variant's functions into the ops table. Returns 0; or -1 if the set is refused, and then nothing has changed.
+ */
 static int choose(const struct variant *v)
 {
 	struct etch_change both[] = {ETCH_CHANGE(&etch_copy_ops.copy, &v->copy), ETCH_CHANGE(&etch_copy_ops.nt, &v->nt)};

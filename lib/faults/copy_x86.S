@@ -4,14 +4,13 @@
  *
  *     size_t NAME(void *dst, const void *src, size_t n);     returns bytes NOT copied
  *
- * Three rules keep that number exact, whatever another thread maps or unmaps at the same time. - Bytes are stored in
- * order of address: what has been stored is always one contiguous range. - A block is loaded as a whole, then stored
- * as a whole, then rdi, rsi and rdx are advanced.
- *    So at a load they describe what is still to be copied; a store that faults has a fixup that
- *    first advances them by what its block has stored before.
- * - From there the rest is copied byte by byte, up to the byte that faults: rep movsb leaves
- *    the remaining count in rcx (Intel SDM vol. 2, REP: the registers are those of the iteration
- *    that faulted).
+ * Three rules keep that number exact, whatever another thread maps or unmaps at the same time:
+ *  - Bytes are stored in order of address: what has been stored is always one contiguous range.
+ *  - A block is loaded as a whole, then stored as a whole, then rdi, rsi and rdx are advanced. So at a load they
+ *    describe what is still to be copied; a store that faults has a fixup that first advances them by what its block
+ *    has stored before.
+ *  - After a fault the rest is copied byte by byte, up to the byte that faults: rep movsb leaves the remaining count in
+ *    rcx (Intel SDM vol. 2, REP: the registers are those of the iteration that faulted).
  * Stored bytes are counted and never read again from the source, which may be unmapped by then; no byte after the
  * counted ones has been written.
  *

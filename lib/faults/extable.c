@@ -194,8 +194,8 @@ static struct ex_table *table_new(void)
 	return t;
 }
 
-/* Fills a block whose range is empty. Returns 1, or 0 if there is no memory or the table is malformed: its registers
- * and resume addresses cannot be trusted then. */
+/* Fills a block whose range is empty. Returns 1, or 0 if there is no memory, or the table is malformed, so that its
+ * registers and resume addresses cannot be trusted. */
 static int table_fill(struct ex_table *t, const struct etch_ex *start, size_t n, const struct code *c)
 {
 	uint64_t low = UINT64_MAX, high = 0, last = 0;
