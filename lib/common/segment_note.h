@@ -18,7 +18,7 @@ struct segment_note {
 };
 #define SEGMENT_NOTE_TYPE    0x67657365u
 #define SEGMENT_NOTE_VERSION 1u
-#define SEGMENT_NOTE_INSIDE  4096u /* its offset in the PT_LOAD that begins with the ELF header */
+#define SEGMENT_NOTE_INSIDE  4096u /* the note's offset in a PT_LOAD that begins with the ELF header */
 
 /* The number of bytes, from *at on, of a segment with this program header that may belong to etch; 0: none. */
 static inline uint64_t segment_note_may(const Elf64_Phdr *p, uint64_t *at)
@@ -30,8 +30,8 @@ static inline uint64_t segment_note_may(const Elf64_Phdr *p, uint64_t *at)
 	return p->p_filesz - *at;
 }
 
-/* The number of these bytes that belong to etch, according to the note that they begin with; 0: the note does not fit
- * them. */
+/* The size of etch's segment that begins with this note, at offset `at`, out of the `capacity` bytes that are there; 0
+ * if the note does not fit them. */
 static inline uint64_t segment_note_size(const struct segment_note *n, uint64_t at, uint64_t capacity)
 {
 	if ((n->inside != 0) != (at != 0) || n->inside > capacity)
