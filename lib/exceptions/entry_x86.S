@@ -8,10 +8,10 @@
  *     -2 (HAND_OVER)  libgcc's function takes the caller's place, with all registers as they came
  *     else            return it
  *
- * A walk finds the stack at every instruction. Until the last register is loaded it is the thrower's stack, and the
- * thrower's registers are saved here. Then it is the stack from the frame with the landing pad on, at the call of
- * that frame: rsi is that frame's stack pointer there, and the word below it still holds the call's return address. A
- * signal handler does not overwrite that word (RECORD_ARGS_SIZE).
+ * A walk must find its way from every instruction of this file. Until the last register is loaded, it finds the
+ * thrower's stack, and the thrower's registers, which are saved here. After that it finds the frame with the landing
+ * pad, at the call that this frame has made: rsi is the frame's stack pointer at that call, and the word below it still
+ * holds the call's return address. A signal handler does not overwrite that word (RECORD_ARGS_SIZE).
  */
 #ifdef __CET__ /* the property note that the compiler emits for C files */
 #include <cet.h>
