@@ -102,7 +102,8 @@ void *object_strings(struct object_writer *w, const struct elf_section *s, uint6
 	return p;
 }
 
-/* Does the same as symbols_write() for the numbers of sections that do not fit st_shndx. */
+/* Writes the SHT_SYMTAB_SHNDX entries of the symbols that symbols_write() writes: the numbers of sections that do not
+ * fit st_shndx. Returns their end. */
 static uint8_t *shndx_write(const struct object_writer *w, bool local, uint8_t *to)
 {
 	size_t i;

@@ -209,7 +209,7 @@ static int emptied_check(const struct object_writer *w)
 	return err;
 }
 
-/* Makes the contents of a section that has numbers of symbols, whose table it links to, as they are in the output. */
+/* Makes the output's contents of a section that contains symbol numbers, and whose sh_link is the symbol table. */
 static void numbers_follow(struct object_writer *w, uint32_t index, struct object_part *p)
 {
 	const struct elf_section *s = &w->f->sections[index];
@@ -423,7 +423,8 @@ static int tail_check(const struct elf_file *f, struct error *e)
 	                                 at);
 }
 
-/* Returns the symbol to add, or null if the file has it, or if its table of names cannot be extended. */
+/* Returns `name` if an undefined symbol of that name is to be added; null if the file has that symbol already, or if
+ * its table of names cannot be extended. */
 static const char *wanted_symbol(const struct elf_file *f, const char *name)
 {
 	const struct elf_section *names = &f->sections[f->sections[f->symtab].sh.sh_link];

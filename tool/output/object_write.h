@@ -54,8 +54,8 @@ struct object_change {
 	const struct new_symbol *symbols; /* may be null */
 	size_t symbol_count;
 	const bool *emptied; /* for each section of the input, whether its size becomes 0; may be null */
-	const char *wanted;  /* an undefined symbol that the output gets, so that a linker takes its definition from an
-	                        archive; or null */
+	const char *wanted;  /* an undefined symbol that the output gets, so that a linker takes the archive member that
+	                        defines it; or null */
 };
 
 /*

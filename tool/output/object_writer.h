@@ -9,8 +9,9 @@
 struct object_part {
 	Elf64_Shdr sh;
 	const void *bytes; /* the contents, sh.sh_size bytes; null: there are none, or one of the next two is set */
-	const struct elf_section *renumber; /* input relocations, which are written with the new symbol numbers */
-	const struct new_section *added;    /* the new section whose relocations this part holds */
+	const struct elf_section
+		*renumber;                   /* the relocation section of the input that is written with new symbol numbers */
+	const struct new_section *added; /* the new section whose relocations this part holds */
 };
 
 struct object_writer {
@@ -23,7 +24,7 @@ struct object_writer {
 	uint32_t new_local_count;
 	const struct new_symbol *symbols; /* symbols to add: local ones after the new section symbols, global ones last */
 	size_t symbol_count;
-	uint32_t named_local_count; /* number of local symbols among these */
+	uint32_t named_local_count; /* number of local symbols in `symbols` */
 	uint32_t first_global;      /* number of the input's first global symbol */
 	const char *wanted;         /* an undefined symbol to add, whose name directly follows the input's names; or null */
 	uint32_t *index_of;         /* output index of each new section */

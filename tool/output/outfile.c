@@ -191,8 +191,8 @@ static bool is_forbidden_link(const struct place *p, const struct stat *link)
 	                               link->st_uid != dir.st_uid);
 }
 
-/* Do the kernel's fs.protected_regular and fs.protected_fifos forbid opening this file with O_CREAT? These rules, too,
- * always hold here. */
+/* Do the kernel's fs.protected_regular and fs.protected_fifos forbid opening this file with O_CREAT? These rules hold
+ * here even if the system has switched them off. */
 static bool is_forbidden_file(const struct place *p, const struct stat *file)
 {
 	struct stat dir;
@@ -230,7 +230,8 @@ static int place_follow(struct place *p, const char *path, bool make, bool *made
 		return e;
 	real[n] = 0;
 	place_close(p);
-	/* If the file has no name, or has lost it, the text leads nowhere or elsewhere. */
+	/* If the file has no name, or has lost it, the descriptor's name (`real`) is no path, or the path of another file.
+	 */
 	e = *real == '/' ? place_open(p, real) : ENOENT;
 	if (S_ISDIR(want.st_mode))
 		return EISDIR;
@@ -511,7 +512,7 @@ struct unfinished {
 	bool named;           /* `name` exists */
 };
 
-/* Async-signal-safe. */
+/* Removes the files that an unfinished write would leave. Async-signal-safe. */
 static void unfinished_remove(struct ending *ending)
 {
 	const struct unfinished *u = (const struct unfinished *)ending; /* its first member */

@@ -33,8 +33,8 @@
  *   Besides, in a sticky directory that everyone can write to, another user's link is not followed and (without `seen`)
  *   another user's file is not replaced, even if fs.protected_symlinks and fs.protected_regular are 0. A directory is
  *   opened once, so that renaming it or putting a link in its place changes nothing.
- * - Other hard links to the target keep the old contents, except those given as `links`, each of which a rename of its
- *   own replaces.
+ * - Other hard links to the target keep the old contents, except those given as `links`. Each of these is replaced by a
+ *   rename of its own.
  * - A target that is no regular file (/dev/null, a pipe) is written in place.
  * - With `seen`, the target must still be the file that was read: the result is ECANCELED if it has been written,
  *   replaced or removed since. (The last check is just before the rename; a change between the two is lost.)
@@ -46,8 +46,9 @@
 int outfile_write(const char *path, const void *data, size_t size, const char *model, struct error *e);
 
 /*
- * Does the same for a name in an open directory, but follows nothing and keeps nothing of what was there: a new file
- * replaces a link, a pipe or another user's file of that name. Messages show the name `shown`.
+ * Writes `size` bytes to a file `name` in an open directory, as atomically as outfile_write() does and with the same
+ * results. It follows no link and keeps nothing of what was there: a new file replaces a link, a pipe or another user's
+ * file of that name. Messages show the name `shown`.
  */
 int outfile_write_in(int directory, const char *name, const char *shown, const void *data, size_t size,
                      struct error *e);
@@ -61,7 +62,7 @@ struct outfile_target {
 	const struct file_mark *seen; /* state of the file when it was read */
 };
 
-/* Does the same as outfile_write() for a file that is rewritten. */
+/* Writes the new contents of a file that is rewritten. Results and rules are those of outfile_write(). */
 int outfile_replace(const struct outfile_target *t, const void *data, size_t size, struct error *e);
 
 /* Contents that are made while they are written, so that a large file need not be in memory. */
@@ -77,7 +78,8 @@ struct outfile_source {
 	const char *why;
 };
 
-/* Do the same as outfile_write() and outfile_replace() with such contents. */
+/* Write contents that are made while they are written; in all else they do what outfile_write() and outfile_replace()
+ * do. */
 int outfile_write_from(const char *path, const struct outfile_source *from, const char *model, struct error *e);
 int outfile_replace_from(const struct outfile_target *t, const struct outfile_source *from, struct error *e);
 

@@ -89,7 +89,8 @@ uint64_t seg_kept_end(const struct seg_layout *l);
 int seg_check_tail(const struct seg_layout *l, uint64_t end, struct error *e);
 /* Returns the file offset of whatever follows the old segment, up to which the segment can grow in place. */
 uint64_t seg_old_room_end(const struct seg_layout *l);
-/* Returns the same for a segment inside the first PT_LOAD, which is the former start of the file. */
+/* Returns the file offset up to which a segment inside the first PT_LOAD can grow in place: that of the former start of
+ * the file. */
 uint64_t seg_inside_end(const struct seg_layout *l);
 
 /* ---- segment_headers.c: in this order ---- */
@@ -103,10 +104,10 @@ void seg_headers_assign(struct seg_layout *l, const struct segment_section *secs
  * sections in the input. */
 void seg_headers_rename(struct seg_layout *l, const struct segment_section *secs, size_t n, size_t old);
 void seg_headers_fill(struct seg_layout *l, const struct segment_section *secs, size_t n);
-void seg_phdrs_follow(struct seg_layout *l); /* for sections that moved */
+void seg_phdrs_follow(struct seg_layout *l); /* updates program headers for sections that moved */
 void seg_phdrs_insert(struct seg_layout *l, const struct segment_section *secs, size_t n);
 void seg_phdrs_cover(struct seg_layout *l, const struct segment_section *secs, size_t n);
-void seg_table_follow(struct seg_layout *l); /* for the table itself, if it is in the segment */
+void seg_table_follow(struct seg_layout *l); /* updates e_phoff and PT_PHDR if the table is in the segment */
 void seg_headers_count(struct seg_file *f);  /* sets e_shnum, or section header 0 instead */
 
 #endif

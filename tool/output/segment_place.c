@@ -358,7 +358,7 @@ bool seg_in_old(const struct seg_layout *l, uint64_t off, uint64_t n)
 	return l->ours && off >= l->old_base && off + n <= l->old_base + l->old_size;
 }
 
-/* Is this a section of an earlier run, which is replaced? */
+/* Did an earlier run add this section? Then this run replaces it. */
 static bool is_old(const struct seg_layout *l, size_t i)
 {
 	return seg_in_old(l, l->f.sh[i].sh_offset, l->f.sh[i].sh_size) || seg_is_unloaded(&l->f, i);

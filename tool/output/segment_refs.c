@@ -189,8 +189,9 @@ void seg_refs_find(const struct seg_file *f, struct ref_range *r, size_t n)
 	}
 }
 
-/* Looks for code that makes an address in the page from `end` on: a compiler folds what the program adds to _end into
- * the displacement, for example to round up to a page. */
+/* Does code of this section make an address in the page from `end` on? It may mean _end although the address is higher:
+ * if a program adds a constant to _end, for example to round up to a page, the compiler folds it into the
+ * displacement. */
 static bool code_makes(const struct seg_file *f, const Elf64_Shdr *s, uint64_t end)
 {
 	const uint8_t *code = f->data + s->sh_offset;

@@ -40,8 +40,8 @@ struct seg_item {
 
 struct seg_slot {
 	unsigned want;                    /* program headers to add */
-	size_t drop[SLOT_MOST];           /* program headers that are given up for them, ascending */
-	size_t drops;                     /* if these are fewer than `want`, the table grows */
+	size_t drop[SLOT_MOST];           /* indices of the program headers that the new ones replace, ascending */
+	size_t drops;                     /* number of indices in `drop`; if it is less than `want`, the table grows */
 	bool table;                       /* the table moves to the new segment */
 	struct seg_item item[SLOT_ITEMS]; /* in the order of their offsets, whether they move or not */
 	size_t items;
