@@ -13,7 +13,7 @@ struct dynamic_reloc {
 	uint64_t place; /* virtual address that is written */
 	uint64_t addend;
 	uint32_t type;
-	const struct elf_symbol *symbol; /* null: it names none, or one of a symbol table other than .dynsym */
+	const struct elf_symbol *symbol; /* null: the relocation names no symbol, or one of a table other than .dynsym */
 };
 
 /*

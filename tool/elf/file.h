@@ -78,7 +78,8 @@ struct elf_file {
  * elf_close() even after a failure.
  */
 int elf_open(struct elf_file *f, const char *path, struct error *e);
-/* Does the same for bytes in memory (malloc'd), and takes ownership of them. */
+/* Checks a file whose bytes are in memory (malloc'd), with the results of elf_open(). It takes ownership of the bytes;
+ * `path` is for messages. */
 int elf_open_bytes(struct elf_file *f, const char *path, uint8_t *bytes, size_t size, struct error *e);
 void elf_close(struct elf_file *f);
 /* Replaces f->bytes, and the sections' data in it, by a copy that may be changed. The caller then owns the previous
@@ -142,8 +143,9 @@ uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t fr
 /* Reads the relocations of an SHT_RELA section, sorted by offset; malloc'd. Returns their number, or -1 and a message
  * if a symbol index is out of range or the size is odd. */
 long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **out, struct error *e);
-/* Makes the same checks and returns the same number, for callers that read the relocations in place by elf_reloc_at():
- * a large program has hundreds of thousands of relocations, and few passes need them sorted. */
+/* Makes the checks of elf_relocs() and returns the number that it would return, for callers that read the relocations
+ * in place by elf_reloc_at(): a large program has hundreds of thousands of relocations, and few passes need them
+ * sorted. */
 long elf_relocs_count(const struct elf_file *f, uint32_t section, struct error *e);
 
 /* Returns relocation i of a section, in the order of the file; i must be below elf_relocs_count(). */

@@ -24,8 +24,8 @@ bool symbol_is_place(const struct elf_file *f, const struct elf_symbol *s);
 void symbol_index_build(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out);
 /* Builds an index from .dynsym. */
 void symbol_index_build_dynamic(const struct elf_file *f, symbol_wanted *wanted, struct symbol_index *out);
-/* Does the same as symbol_index_build(), but takes only symbols that contain one of `places`: lookups of these places
- * give the same result as in the full index. Sorts `places`. */
+/* A place for symbol_index_build_of(), which builds an index of those symbols that contain one of `places`. Lookups of
+ * these places give the same result as in the index of symbol_index_build(). It sorts `places`. */
 struct symbol_place {
 	uint32_t section; /* ET_REL: addr is an offset in it */
 	uint64_t addr;
@@ -40,7 +40,7 @@ size_t symbol_index_above(const struct symbol_index *x, uint32_t section, uint64
 const struct elf_symbol *symbol_index_find(const struct symbol_index *x, uint32_t section, uint64_t addr);
 /* Writes "main" or "main+0x4", or "" if no symbol contains the address. */
 void symbol_index_name(const struct symbol_index *x, uint32_t section, uint64_t addr, char *out, size_t size);
-/* Does the same, but writes ".text+0x12" if no symbol contains the address, as elf_describe() does. */
+/* Writes "main" or "main+0x4", or, as elf_describe() does, ".text+0x12" if no symbol contains the address. */
 void symbol_index_describe(const struct symbol_index *x, const struct elf_file *f, uint32_t section, uint64_t addr,
                            char *out, size_t size);
 
