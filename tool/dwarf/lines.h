@@ -15,13 +15,13 @@ void lines_close(struct lines *l);
 const char *lines_source(struct lines *l, uint32_t section, uint64_t addr, int *line);
 /* Writes "file.c:12", or "-" if the line is not known. */
 void lines_find(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size);
-/* Does the same, but if the address is in an inlined function of a system header, it writes the line that calls that
- * function. */
+/* Writes what lines_find() writes, unless the address is in an inlined function of a system header: then it writes the
+ * line that calls that function. */
 void lines_find_caller(struct lines *l, uint32_t section, uint64_t addr, char *out, size_t out_size);
 
 /*
  * Does DWARF have a function at an address (ET_REL: an offset in `section`) in a language other than assembly? Sets
- * *start to the start of the range of its code that contains the address (the same kind of address).
+ * *start to the start of that range of the function's code which contains the address; it is the same kind of address.
  */
 bool lines_compiled(struct lines *l, uint32_t section, uint64_t addr, uint64_t *start);
 
