@@ -288,7 +288,7 @@ int debug_copy_find(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr ba
 		if (!link && slash && snprintf(usual, sizeof(usual), "%s.debug", slash + 1) < (int)sizeof(usual))
 			link = usual;
 	} else if (!link) {
-		return -1; /* nothing would tell whether a file is the wanted one */
+		return -1; /* there is neither a build-id nor a checksum by which to tell the wanted file from others */
 	}
 	copy = copy_find(file, link, &w, path);
 	if (copy >= 0 && !alts_take(c, path, copy)) {

@@ -14,8 +14,8 @@
 /* The supplementary files (.gnu_debugaltlink, by dwz) of a module's own file and of its debug file. */
 struct debug_copies {
 	struct {
-		char *name; /* as the link spells it */
-		int fd;     /* of the copy; -1 once libdwfl owns it */
+		char *name; /* the file's name as the link spells it */
+		int fd;     /* descriptor of the copy; -1 once libdwfl owns it */
 	} alts[2];
 	size_t count;
 	bool lines; /* source lines will be read; otherwise the sections that only serve them are hidden, since libdw

@@ -15,14 +15,14 @@
 
 struct typed_code {
 	Dwarf_Addr start, end; /* libdwfl's addresses */
-	int8_t words;          /* of arguments, at `start`; -1: not known */
+	int8_t words;          /* number of registers that the arguments take, for the function at `start`; -1: not known */
 	uint8_t returned;      /* the greatest number of general registers that its result takes */
 };
 
 /* A function that is declared but not defined, under its name in C and otherwise under its linkage name. */
 struct declared {
 	const char *name; /* in DWARF */
-	int words;        /* of arguments; -1: not known */
+	int words;        /* number of registers that the arguments take; -1: not known */
 };
 
 struct function_types {
@@ -201,7 +201,8 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Does the same for functions that the linker has folded into one. */
+/* Merges the functions whose ranges of code overlap, because the linker has folded them into one: the result has the
+ * greatest number of registers, which is unknown for the arguments if it is unknown for one of the functions. */
 static void shared_merge(struct function_types *t)
 {
 	size_t i, n = 0;

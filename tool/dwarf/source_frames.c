@@ -132,7 +132,7 @@ size_t source_frames_find(struct source_frames *s, uint64_t address, struct sour
 	bool named = n;
 
 	for (size_t i = 0; i + (symbol != NULL) < n; i++)
-		named &= *out[i].name != '\0'; /* a name is missing if, for example, a supplementary file is */
+		named &= *out[i].name != '\0'; /* the name is missing if, for example, a supplementary file is missing */
 	if (!named && symbol) {
 		out[0] = (struct source_frame){.name = symbol};
 		return 1;

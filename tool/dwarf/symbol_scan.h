@@ -16,7 +16,7 @@ struct named_range {
 	uint64_t start, end; /* start == end: the symbol has no size */
 	const char *name;
 	uint64_t limit; /* for a symbol without a size, the end of its section; otherwise 0 */
-	uint8_t rank;   /* the lowest of several symbols at one address wins */
+	uint8_t rank;   /* of several symbols at one address, the one with the lowest rank wins */
 };
 
 struct symbol_scan {
@@ -49,7 +49,7 @@ bool symbol_scan_fits(const Elf64_Sym *sym);
 enum symbol_file {
 	SYMBOL_FILE_DONE, /* all symbols have been examined, and symbol_scan_end() has been called */
 	SYMBOL_FILE_MORE, /* the file has DWARF, a debug file, or .gnu_debugdata, which only libdw can read */
-	SYMBOL_FILE_BAD,  /* it cannot be read, or out of memory */
+	SYMBOL_FILE_BAD,  /* the file cannot be read, or out of memory */
 };
 enum symbol_file symbol_scan_file(struct symbol_scan *s, const char *path, int fd);
 

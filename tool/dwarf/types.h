@@ -72,8 +72,8 @@ unsigned function_returned(const struct function_types *t, uint32_t section, uin
  * that is not known. It is known only for functions that may have callers outside the file, and so keep to the ABI. */
 int function_arguments(const struct function_types *t, uint32_t section, uint64_t addr);
 
-/* Returns the same for a function of another module, from its declarations in the file's DWARF, or -1 if one of them
- * does not tell. */
+/* Returns the greatest number of general registers in which a function of another module may take arguments, by its
+ * declarations in the file's DWARF; -1 if there is none, or if one of them leaves the arguments open. */
 int function_import_arguments(const struct function_types *t, const char *name);
 
 #endif
