@@ -37,25 +37,25 @@ struct inputs {
  * input with an error.
  */
 void inputs_add(struct inputs *l, const char *name);
-/* Does the same, but a directory without an ELF file becomes an error. */
+/* Adds an operand as inputs_add() does, but a directory without an ELF file becomes an input with an error. */
 void inputs_add_some(struct inputs *l, const char *name);
 /* Adds, like inputs_add_some(), the names in the file `path` ("-": standard input), one on each line or each ended by a
  * zero byte. Returns 0, or -1 and a message. */
 int inputs_add_list(struct inputs *l, const char *path, bool zero, struct error *e);
-/* Removes duplicates of a file, under whatever names. Of hard links the first stays, and the others become its
- * `links`. */
+/* Removes inputs that are the same file as an earlier input, even if they have other names. Of several hard links to a
+ * file the first input stays, and the others become its `links`. */
 void inputs_once(struct inputs *l);
 /* Returns, for each input, the index of the first input with the same bytes of the same file (mostly its own),
  * malloc'd. Thin archives may name one file many times. */
 size_t *inputs_first(const struct inputs *l);
 void inputs_free(struct inputs *l);
 
-/* Reads the bytes, malloc'd. Returns 0, or -1 and a message. */
+/* Reads the bytes of an input, malloc'd. Returns 0, or -1 and a message. */
 int input_read(const struct input *in, uint8_t **bytes, size_t *size, struct error *e);
-/* Returns the size in bytes before the input is read. It is 0 if the size is not known, and the size may change
- * later. */
+/* Returns the size in bytes of an input that is not read yet, or 0 if the size is not known. It may have changed by the
+ * time the input is read. */
 uint64_t input_size(const struct input *in);
-/* Returns the name, such as "libc.a(printf.o)", malloc'd. */
+/* Returns the name of an input for messages, such as "libc.a(printf.o)", malloc'd. */
 char *input_name(const struct input *in);
 
 /* Returns the path of the file that has the bytes. */

@@ -39,8 +39,8 @@ static int by_place(const void *a, const void *b)
 	return x->at < y->at ? -1 : 1;
 }
 
-/* The inputs of one inode that are not dropped yet have different real paths. Makes the others links of the first one
- * in the list, and drops them. */
+/* Takes the inputs of one inode that are not dropped yet: they have different real paths, so they are hard links. All
+ * but the first one in the list become `links` of that one, and are dropped. */
 static void links_take(struct inputs *l, const struct named *n, size_t count, bool *drop)
 {
 	size_t first = SIZE_MAX, k;
