@@ -42,8 +42,8 @@ void mem_stream_close(FILE *stream, char **text);
 
 /* Doubles *array, a pointer to a malloc'd array of *capacity elements of `size` bytes. */
 void mem_double(void *array, size_t *capacity, size_t size);
-/* Does the same, or returns false: for callers that can go on with what they have, such as a profile that loses a
- * sample. */
+/* Doubles the array as mem_double() does, but returns false if memory runs out. It is for callers that can go on with
+ * what they have, such as a profile that loses a sample. */
 bool mem_double_try(void *array, size_t *capacity, size_t size);
 
 /* Makes space for one more element in *array, which has `count` elements. */
@@ -92,8 +92,8 @@ static inline void *big_zero(size_t count, size_t size)
 	return p;
 }
 
-/* Does the same for the contents of a file that is about to be read. They may be larger than memory: it then returns
- * null, which is an error of that file. */
+/* Allocates zeroed memory with large pages for the contents of a file that is about to be read. Returns null if memory
+ * runs out, because a file may be larger than memory; that is an error of the file. */
 static inline void *big_zero_try(size_t size)
 {
 	void *p = calloc(size ? size : 1, 1);

@@ -10,7 +10,8 @@
 
 /* Updates the line. It is cheap enough to be called for every function of a program. */
 void progress_step(const char *what, size_t done, size_t total);
-/* Does the same for units other than functions, and considers an update at each call. */
+/* Updates the line as progress_step() does, for units other than functions. It looks at the clock at each call, and so
+ * is for calls that are rarer. */
 void progress_note(const char *what, size_t done, size_t total, const char *unit);
 /* Turns the line off in this process, because another process shows it. */
 void progress_off(void);

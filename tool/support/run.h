@@ -63,7 +63,7 @@ bool command_path(const char *name, char out[PATH_MAX]);
 enum command_rights {
 	RIGHTS_NONE,
 	RIGHTS_SET_ID,       /* set-user-ID, set-group-ID */
-	RIGHTS_CAPABILITIES, /* of the file */
+	RIGHTS_CAPABILITIES, /* capabilities of the file (capabilities(7)) */
 };
 
 /* Returns the privileges that the program at a path would have beyond those of its user. */

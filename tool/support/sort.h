@@ -14,7 +14,7 @@
  * addresses.
  */
 void sort_by_address(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
-/* Does the same for lists that may well be sorted already. */
+/* Sorts as sort_by_address() does, but first checks whether the list is sorted already. */
 void sort_by_address_if_needed(void *list, size_t count, size_t size, int (*order)(const void *, const void *));
 
 /* Sorts words; addresses of one file are radix-sorted by their digits. */
