@@ -21,7 +21,8 @@ struct shares {
 	size_t things, runs;
 };
 
-/* Both sides: the number of runs, and that of all samples, which is 0 if the numbers are not those of samples. */
+/* The old and the new side of a comparison: the number of runs, and the number of samples of all runs of the side,
+ * which is 0 if the numbers of the folded stacks are not those of samples. */
 struct sides {
 	size_t olds, news;
 	double old_samples, new_samples;

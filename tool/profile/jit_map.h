@@ -11,7 +11,7 @@
 
 struct jit_map;
 
-/* Returns null if the process has no such file, or if out of memory. */
+/* Reads the map file of a process. Returns null if the process has none, or if out of memory. */
 struct jit_map *jit_map_open(pid_t pid);
 /* Returns the name of the function at an address of the process, or null. */
 const char *jit_map_find(const struct jit_map *m, uint64_t at);

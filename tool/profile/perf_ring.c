@@ -18,7 +18,7 @@
 
 /* ax bx cx dx si di bp sp ip r8-r15: enum perf_event_x86_regs of asm/perf_regs.h */
 #define REGISTERS 0xff01ffu
-/* A record may appear in its buffer so long after its time. */
+/* The greatest delay in ns between the time that a record has and its appearance in the buffer. */
 #define LATE_NS 5000000u
 /*
  * Sizes of the data of a buffer. Without privileges a user may have 512 KiB for each processor (perf_event_mlock_kb),

@@ -35,12 +35,12 @@ struct perf_options {
 };
 
 struct perf_ring {
-	struct perf_event_mmap_page *page; /* the data follow it */
+	struct perf_event_mmap_page *page; /* the head page of the ring, which the data follow */
 	uint64_t size;                     /* bytes of the data, a power of two */
 	uint64_t head, tail;               /* records in [tail, head) are to be read */
 	uint64_t time;                     /* time of the record at tail, if `timed` */
 	bool timed;
-	int fd; /* the event to which it belongs; -1: the processor is off, and has none */
+	int fd; /* the event to which the ring belongs; -1: the processor is off, and has neither event nor ring */
 };
 
 struct perf_session {

@@ -10,7 +10,7 @@ struct process {
 	/* Executable mappings, sorted; target[i] describes mapping i to a walk. */
 	struct etch_target_module *target;
 	uint32_t
-		*binary; /* number of the binary of each mapping, or BINARY_UNKNOWN for memory for which the file has no code */
+		*binary; /* for each mapping the number of its binary; BINARY_UNKNOWN if the file has no code for the mapping */
 	size_t count, target_capacity, binary_capacity;
 	uint32_t image; /* number of the program that the process runs (struct process_image); 0: none yet */
 };

@@ -64,11 +64,11 @@ struct profile_diff {
 	bool *noise;
 	double most;        /* the largest change that exceeds the noise */
 	uint64_t *old_self; /* the call's own share before, in units of the weights */
-	/* The same by function, without the functions that it called. */
+	/* The share of a function without the functions that it called, before and now, indexed by function. */
 	double *function_was, *function_is;
 	bool *function_noise;
 	size_t olds, news;       /* runs */
-	double old_sum, new_sum; /* mean weight of a run, in its own unit */
+	double old_sum, new_sum; /* mean weight of an old and of a new run, in the unit of their numbers */
 };
 
 /* The heap over time. Times are in ns since recording began. */

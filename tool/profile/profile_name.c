@@ -128,7 +128,8 @@ static void go_names_close(struct go_names *g)
 	free(g);
 }
 
-/* Returns null if it is no such program, or if out of memory. */
+/* Opens the table of functions of a Go program without symbols. Returns null if the binary is no such program, or if
+ * out of memory. */
 static struct go_names *go_names_open(const struct binary *b)
 {
 	struct go_names *g = calloc(1, sizeof(*g));
@@ -314,7 +315,8 @@ static bool addresses_name(struct profile *p, bool lines)
 	return good;
 }
 
-/* Returns a function that stands for a node that is no frame. `plain` is its name without numbers. */
+/* Returns the pseudo-function that stands for a node that is no frame. `plain` is the function's name without
+ * numbers. */
 static uint32_t marker_function(struct profile *p, const char *text, const char *plain)
 {
 	uint32_t shown = string_set_add(&p->names, text), name = string_set_add(&p->names, plain);
@@ -324,7 +326,7 @@ static uint32_t marker_function(struct profile *p, const char *text, const char 
 	return key_set_add(&p->functions, (uint64_t)shown << 32, (uint64_t)name << 32);
 }
 
-/* Returns the function that stands for a process, which is shown if there are several. */
+/* Returns the pseudo-function that stands for a process. It is shown if the profile has several processes. */
 static uint32_t process_function(struct profile *p, uint64_t number)
 {
 	const struct process_image *image = &p->processes.images[number];
@@ -348,7 +350,7 @@ static uint32_t thread_function(struct profile *p, uint64_t b)
 	return marker_function(p, text, text);
 }
 
-/* Does a thread have the same name as its process, which is shown? */
+/* Does a thread have the same name as its process, and is that process shown? */
 static bool thread_is_process(const struct profile *p, const struct key *k)
 {
 	const struct process_image *image = &p->processes.images[p->stacks.list[key_caller(k)].b];

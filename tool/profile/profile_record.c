@@ -175,7 +175,7 @@ static void take_fork(struct profile *p, const struct record_fork *r)
 	}
 }
 
-/* Takes the end of a thread, which waits no longer. */
+/* Takes the record of a thread's end: the thread is no longer counted as waiting. */
 static void take_exit(struct profile *p, const struct record_fork *r)
 {
 	struct thread *t = thread_get(&p->processes, (pid_t)r->pid, (pid_t)r->tid);

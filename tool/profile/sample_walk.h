@@ -28,7 +28,7 @@ enum stop {
 	STOP_COUNT,
 };
 
-/* Returns the text for it, such as "the stack is deeper than its copy". */
+/* Returns the text for the end of a walk, such as "the stack is deeper than its copy". */
 const char *stop_text(enum stop s);
 
 struct sample {
@@ -37,7 +37,7 @@ struct sample {
 	uint64_t stack_size;  /* bytes copied, from reg[ETCH_RSP] on */
 	uint64_t stack_asked; /* bytes that the kernel was asked for */
 	bool frame_pointers;  /* follow rbp through code that nothing describes, which is a guess */
-	unsigned guessed;     /* number of frames whose caller was found so; sample_walk() sets it */
+	unsigned guessed;     /* number of frames whose caller was found by following rbp; sample_walk() sets it */
 	bool assumed; /* the caller of a frame in no code was assumed (lib/unwind/no_code.c); sample_walk() sets it */
 };
 

@@ -120,13 +120,13 @@ struct spans {
 	size_t capacity;
 };
 
-/* Is it the sample that stands for time in the kernel that was not sampled? */
+/* Is this the sample that stands for time in the kernel that was not sampled? */
 static bool is_spread(const struct profile *p, const struct profile_sample *s)
 {
 	return p->kernel_seen && key_kind(&p->stacks.list[s->node]) == BINARY_KERNEL && !p->stacks.list[s->node].b;
 }
 
-/* Adds [from, from + length) of a thread's time, which has the weight `weight` in all. */
+/* Adds the part [from, from + length) of a thread's time. The whole part has the weight `weight`. */
 static bool span_add(struct spans *s, uint64_t from, uint64_t length, uint64_t weight, uint32_t thread, uint32_t frame,
                      bool used)
 {
@@ -211,7 +211,7 @@ static void row_put(const struct spans *s, const char *name, const uint64_t *use
 	fputs("]}", out);
 }
 
-/* Prints the threads with the most time, and the others together. */
+/* Prints a row for each of the threads with the most time, and one row for all other threads together. */
 static bool rows_put(const struct spans *s, const struct profile *p, FILE *out)
 {
 	struct thread_row *rows = calloc(s->threads.count + 1, sizeof(*rows));

@@ -8,8 +8,8 @@
 
 #define FLAME_WIDTH      1400.0 /* px */
 #define FLAME_EDGE       10.0
-#define FLAME_LEAST      0.08 /* narrower frames are left out, */
-#define FLAME_LEAST_EVER 1.0  /* unless they are this wide at a moment of the time line */
+#define FLAME_LEAST      0.08 /* px; narrower frames are left out, */
+#define FLAME_LEAST_EVER 1.0  /* unless they are this wide, in px, at a moment of the time line */
 #define FLAME_ROW        17   /* height of a row, px */
 #define FLAME_CHARACTER  7    /* width of a letter, px */
 #define FLAME_HEAD       82   /* height of the head, px */

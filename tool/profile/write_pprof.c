@@ -64,8 +64,8 @@ static void chunk_put(struct sink *s, const Pprof__Profile *chunk)
 
 static uint64_t marker_of(const struct key *k) { return key_kind(k) == STACK_WAIT ? STOP_COUNT + k->b : k->b; }
 
-/* Return the IDs of markers: locations have IDs of addresses and then of markers, functions those of functions and then
- * of markers. */
+/* Return the IDs of a marker as a location and as a function. The IDs of locations are those of addresses, followed by
+ * those of markers; the IDs of functions are those of functions, followed by those of markers. */
 static uint64_t marker_location(const struct profile *p, uint64_t marker) { return p->addresses.count + 1 + marker; }
 static uint64_t marker_function(const struct profile *p, uint64_t marker) { return p->functions.count + 1 + marker; }
 
