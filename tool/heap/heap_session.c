@@ -32,7 +32,7 @@
 struct seen {
 	char *name; /* "PID.N" */
 	long pid;
-	uint64_t modules; /* how many of them have been opened */
+	uint64_t modules; /* how many of the recording's modules have been opened */
 	bool done;
 	struct heap_track track;
 };
@@ -295,8 +295,8 @@ static void last_look(struct gathering *g)
 	progress_end();
 }
 
-/* Counts the programs that have no recording. The PID that a process in another PID namespace has in etch's is not
- * known. */
+/* Counts the programs that have no recording. For a process in another PID namespace it is not known which PID it has
+ * in etch's namespace. */
 static void unrecorded_count(struct gathering *g)
 {
 	struct heap_profile *h = g->h;

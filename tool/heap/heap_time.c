@@ -225,7 +225,8 @@ static int moment_order(const void *a, const void *b)
 	return x->number < y->number ? -1 : 1;
 }
 
-/* Sorts what was live by the new numbers of the moments; what has the number UINT32_MAX is dropped. */
+/* Renumbers the moments of the elements of `live`, and sorts the elements by the new numbers. Elements whose moment has
+ * the new number UINT32_MAX are dropped. */
 static bool live_sort(struct profile_heap *h, const uint32_t *renumbered)
 {
 	size_t *next = calloc(h->moment_count + 2, sizeof(*next)), kept = 0;
