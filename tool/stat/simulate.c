@@ -113,7 +113,7 @@ char **simulation_options(const struct simulation *s)
 		"--dump-line=no", "--dump-before=fork*", "--dump-before=vfork*",
 	};
 	enum { OPTIONS = sizeof(options) / sizeof(options[0]) };
-	static char *list[OPTIONS + 4]; /* the same for all runs */
+	static char *list[OPTIONS + 4]; /* made once: all runs have the same options */
 	size_t i;
 
 	if (list[0])
@@ -129,7 +129,8 @@ char **simulation_options(const struct simulation *s)
 	return NULL;
 }
 
-/* Replaces the words that name the program with its directory. With --only the command is otherwise run as it is. */
+/* With --only the command is run as it is, except that each word that names the program with a directory is replaced by
+ * the path of the script that starts valgrind. */
 static void starter_put(const struct simulation *s, char **list)
 {
 	for (; *list; list++)
