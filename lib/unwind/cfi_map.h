@@ -34,6 +34,7 @@ int in_place_add(const struct prepare_image *im, const struct identity *id);
 
 /* To be called when a walk has come to a return address in m: fills in the byte of the map for the granule of that
  * address. Async-signal-safe; several threads may call it at once. */
-void in_place_meet(const struct unwind_module *m, uint64_t ip) __attribute__((weak)); /* as in_place_step() */
+void in_place_meet(const struct unwind_module *m, uint64_t ip)
+	__attribute__((weak)); /* weak for the same reason as in_place_step() */
 
 #endif

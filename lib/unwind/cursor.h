@@ -24,7 +24,7 @@ struct cursor {
 	uint32_t known;
 	int interrupted; /* rip is an interrupted instruction: look it up itself, not rip - 1 */
 	/* The members from here up to `bare_key` are all zero at the start of a walk. */
-	uint64_t text, text_size;           /* those of the last module that rip was in */
+	uint64_t text, text_size;           /* range of the table of the last module that rip was in */
 	const struct unwind_module *shared; /* the last module that rip was in; null: it is in `capacity` */
 	struct window window;
 	const word *saved;                /* registers of the last interrupted frame, in saved_order; null if there was
@@ -37,7 +37,7 @@ struct cursor {
 	                     * round in a circle */
 	int without_tables; /* enum cursor_without: how to step where no table covers rip */
 	uint64_t untabled;  /* with CURSOR_CFI: the first rip that no table covered; 0: none */
-	struct prepare_image bare; /* with CURSOR_CFI: the last module met that has no table; end 0: none */
+	struct prepare_image bare; /* with CURSOR_CFI: the last module without a table that rip was in; end 0: none */
 	uint64_t bare_key;         /* fallback_key() of `bare`; 0: keep no rules of it */
 	struct unwind_module capacity;
 	struct behind behind;

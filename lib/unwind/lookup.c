@@ -75,7 +75,7 @@ struct opened {
 	uint64_t start, end;
 	const Elf64_Phdr *file; /* for a copied table: the file, identified by its headers and build-id; null: the
 	                         * following members identify it */
-	uint64_t index;         /* of the segment's program header */
+	uint64_t index;         /* index of the program header of the table's segment */
 	Elf64_Phdr phdr;
 	const struct etch_unwind *table;
 	struct etch_unwind header;

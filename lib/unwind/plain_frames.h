@@ -15,7 +15,7 @@
 struct plain {
 	const struct unwind_module *m;
 	struct window window;
-	bool ended; /* the walk has met the rule of an outermost frame */
+	bool ended; /* the walk has come to the rule of an outermost frame */
 };
 
 /* The values that a loop over plain frames keeps in registers. */

@@ -128,7 +128,7 @@ enum plain_by {
 #define MODULE_LINE 64
 struct unwind_module {
 	uint64_t text, text_size; /* run-time address of the first byte covered; size in bytes */
-	uint64_t map;             /* from PLAIN_MAP_6 on: the map's address minus text >> shift */
+	uint64_t map;             /* if `by` is PLAIN_MAP_6 or greater: the map's address minus text >> shift */
 	enum plain_by by;
 	int encoding;
 	union {
