@@ -19,7 +19,7 @@ struct data_run {
 	uint64_t start, end;
 	uint64_t copy;      /* the mapping that is to replace them; 0: none */
 	size_t first, last; /* their words in the list */
-	int prot;           /* of the segment */
+	int prot;           /* protection of the segment */
 };
 
 /* There is one transaction at a time, under the lock. The first `moved` runs have been replaced. */

@@ -86,8 +86,8 @@ struct pair {
 	uint64_t key;   /* address of an object's byte */
 	uint64_t value; /* index in a table; PAIR_* says which one */
 };
-#define PAIR_FACT ((uint64_t)1 << 63) /* in the object table */
-#define PAIR_CALL ((uint64_t)1 << 62) /* in __pv_sites; without either flag the index is in __imv */
+#define PAIR_FACT ((uint64_t)1 << 63) /* in `value`: the index is in the object table */
+#define PAIR_CALL ((uint64_t)1 << 62) /* in `value`: the index is in __pv_sites; without either flag it is in __imv */
 
 /* The index of the first of n rows, sorted by key, whose key is at least this. */
 static inline size_t pair_from(const struct pair *p, size_t n, uint64_t key) { return SEARCH(n, i, p[i].key < key); }
@@ -109,7 +109,7 @@ struct bounds {
 struct module {
 	struct module *next;
 	struct module *free_next; /* next of the unused blocks (index.c) */
-	struct object *object;    /* by address, without overlap */
+	struct object *object;    /* the objects, sorted by address, without overlap */
 	size_t object_count;
 	uint64_t page; /* first page of the etched objects */
 	size_t pages;
@@ -126,7 +126,8 @@ struct module {
 	const struct etch_branch *branches;
 	const struct etch_mark_site *marks;
 	size_t obj_count, native_count, inline_count, branch_count, mark_count;
-	struct pair *far; /* by object address: sites through the GOT, and facts about objects of other modules */
+	struct pair *far; /* index of the sites through the GOT and of facts about objects of other modules, by address of
+	                     the object */
 	size_t far_count;
 	struct bounds etched[3]; /* bounds of the etched sections; the third shares its pages with other data */
 	const char *path;        /* used in messages if /proc is missing; "" is the program */

@@ -41,7 +41,7 @@ static uint32_t urgent;
  */
 static int forking;
 static void *forker;   /* the thread pointer of the thread that forks; it is the same in the child */
-static uint32_t inner; /* 0, or the thread ID */
+static uint32_t inner; /* 0, or the ID of the thread that holds the inner lock */
 static uint64_t inner_mask;
 static struct cancel inner_canceling;
 static int inner_cancels;

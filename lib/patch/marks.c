@@ -18,7 +18,7 @@
 #define PATTERN_MAX 128 /* bytes, with the NUL */
 
 struct watch {
-	struct watch *next; /* in order of attachment; for a free one, the next free one */
+	struct watch *next; /* the next attachment, in order; for a free struct, the next free one */
 	etch_mark_fn *fn;
 	void *data;
 	char pattern[PATTERN_MAX];

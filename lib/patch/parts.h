@@ -78,7 +78,7 @@ struct part_objects {
 	int (*plan_inlines)(struct txn *t, const struct module *m, uint64_t from, uint64_t to, enum plan plan);
 	/* Plans the calls of a linked module that the link step could not bake. */
 	void (*plan_late)(struct txn *t, const struct module *m);
-	/* txn_commit() for a change that the core cannot make. */
+	/* Makes a change as txn_commit() does, if the core cannot make it. */
 	int (*commit)(struct txn *t);
 	/* Pages of text (page_swap.c, text_file.c). */
 	int (*swaps_do)(struct swaps *s);

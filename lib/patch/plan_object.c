@@ -30,7 +30,7 @@ int immediate_of_some_value(const struct etch_imv *e, const uint8_t *bytes)
 /* The sites of one module in the order of the bytes that they read. */
 struct walk {
 	const struct module *m;
-	const struct etch_imv *entry; /* in a linked table; null: by index pair */
+	const struct etch_imv *entry; /* the linked table that is walked; null: `pair` is walked instead */
 	const struct pair *pair;
 	size_t at, end; /* indexes in `entry` or `pair` */
 };

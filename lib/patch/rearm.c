@@ -306,7 +306,7 @@ static int module_tick(struct module *m)
 		r = (struct request){.m = m, .how = SYNC, .own = 1, .only_held = 1, .first = i, .end = i + 1};
 		one = rearm(&r);
 		err = err ? err : one;
-		i = r.end - 1; /* those that share its page, too */
+		i = r.end - 1; /* continues after the objects that share its page */
 	}
 	return err;
 }

@@ -29,7 +29,7 @@ void branches_info(const struct module *m, struct etch_info *info);
 struct marks_calls {
 	void (*load)(struct module *m);   /* calls the attached functions at the markers of a new module from now on */
 	void (*unload)(struct module *m); /* forgets a module's markers */
-	void (*fork)(void);               /* in the child of a fork(2): its other threads are gone */
+	void (*fork)(void);               /* called in the child of a fork(2): the other threads are gone */
 };
 extern const struct marks_calls *marks_calls;
 
