@@ -48,7 +48,7 @@
  * falls through at 0, takes one jump at 1 to 7, and loads any other value. */
 #define imv_switch(name) etch_branch_switch(name##__imv)
 
-/* The same for any etched object, or a field of one. */
+/* Do what the macros imv_true to imv_switch do, for any etched object, or a field of one. */
 #define etch_branch(lvalue)          ETCH_BRANCH_(lvalue, "1", 0, ETCH_WARM_)
 #define etch_branch_unlikely(lvalue) etch_unlikely(ETCH_BRANCH_(lvalue, "1", 0, ETCH_COLD_))
 #define etch_branch_likely(lvalue)   etch_likely(ETCH_BRANCH_(lvalue, "2", 1, ETCH_COLD_))

@@ -37,7 +37,7 @@ enum etch_branch_kind {
  * has none of their values, the site jumps to `load`. 24 bytes, 4-byte aligned.
  */
 struct etch_branch {
-	uint8_t size;   /* of the variable: 1, 2, 4 or 8 bytes */
+	uint8_t size;   /* size of the variable: 1, 2, 4 or 8 bytes */
 	uint8_t kind;   /* enum etch_branch_kind */
 	uint16_t lea;   /* ETCH_BRANCH_LEA */
 	int32_t obj;    /* the variable, relative to the end of this field */
@@ -52,7 +52,7 @@ struct etch_branch {
 
 /* Types of arguments, before the default promotions. */
 enum etch_mark_type {
-	ETCH_MARK_END = 0, /* after the last one */
+	ETCH_MARK_END = 0, /* follows the types of all arguments */
 	ETCH_MARK_I8 = 1,
 	ETCH_MARK_U8 = 2,
 	ETCH_MARK_I16 = 3,
@@ -76,7 +76,7 @@ struct etch_mark {
 	int32_t args; /* the text of the arguments, NUL-terminated, the name first: "name, arg1, arg2" */
 	int32_t file; /* source file as the compiler was given it, NUL-terminated */
 	uint32_t line;
-	uint8_t count;                /* of arguments */
+	uint8_t count;                /* number of arguments */
 	uint8_t type[ETCH_MARK_ARGS]; /* enum etch_mark_type; those from `count` on are ETCH_MARK_END */
 	uint8_t zero[7];
 };

@@ -69,7 +69,7 @@ enum etch_form {
 
 /* How the immediate form holds the new value. */
 enum etch_imm_kind {
-	ETCH_IMM_KEEP,  /* as wide as the operand: 8 and 16 bits */
+	ETCH_IMM_KEEP,  /* an immediate as wide as the operand, 8 or 16 bits */
 	ETCH_IMM_32,    /* 32-bit result */
 	ETCH_IMM_SX,    /* imm32 sign-extended to 64 bits; the site keeps its load if the value is out of range */
 	ETCH_IMM_MOV64, /* REX.W mov with simm32; a 32-bit mov (which zero-extends); or a lea relative to the site */
@@ -102,7 +102,7 @@ static inline uint8_t etch_imm_of_width(unsigned width)
 /* The number of bytes of an immediate for an operand of this width. */
 static inline unsigned etch_imm_len(unsigned width) { return width == 1 || width == 2 ? width : 4; }
 
-/* etch_form_info() for the forms that compare. */
+/* Does what etch_form_info() does, for the forms that compare. */
 static inline struct etch_form_info etch_compare_info(unsigned form)
 {
 	struct etch_form_info f = {0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -298,7 +298,7 @@ static inline unsigned etch_site_load(const struct etch_imv *e, const struct etc
 	return etch_info_load(etch_form_info(e->form), e, m, site, obj, out);
 }
 
-/* etch_site_load() for an entry in a table. */
+/* Writes the load form as etch_site_load() does, for an entry in a table. */
 static inline unsigned etch_form_load(const struct etch_imv *e, uint64_t site, uint64_t obj, uint8_t out[16])
 {
 	return etch_site_load(e, etch_imv_more(e), site, obj, out);
@@ -445,7 +445,7 @@ static inline unsigned etch_site_imm(const struct etch_imv *e, const struct etch
 	return etch_info_imm(etch_form_info(e->form), e, m, site, bytes, out);
 }
 
-/* etch_site_imm() for an entry in a table. */
+/* Writes the immediate form as etch_site_imm() does, for an entry in a table. */
 static inline unsigned etch_form_imm(const struct etch_imv *e, uint64_t site, const uint8_t *bytes, uint8_t out[16])
 {
 	return etch_site_imm(e, etch_imv_more(e), site, bytes, out);

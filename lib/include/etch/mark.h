@@ -103,7 +103,7 @@ struct etch_mark_call_ {
 };
 struct etch_mark_head {
 	const struct etch_mark_call_ *calls;
-	const struct etch_mark_call_ *pending; /* for libetch's use */
+	const struct etch_mark_call_ *pending; /* only libetch uses it */
 };
 
 /* A thread that comes to markers. active: the generation in which it entered the outermost marker; 0 while it is in

@@ -157,7 +157,7 @@ struct etch_orc {
 struct etch_unwind {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t size;      /* of this header */
+	uint16_t size;      /* size of this header */
 	uint64_t bytes;     /* the header and everything that the offsets below reach; the table ends there */
 	uint8_t encoding;   /* ETCH_ENCODING_* */
 	uint8_t map_shift;  /* 0 no return-address map, else 6 or 7 (block only) */

@@ -378,7 +378,7 @@ static inline int etch_map_find_in(const struct etch_block *t, uint64_t offset, 
 	return 1;
 }
 
-/* etch_map_find_in() from the header; 0 also if the table has no map. */
+/* Does what etch_map_find_in() does, from the header of a table. Returns 0 also if the table has no map. */
 static inline int etch_map_find(const struct etch_unwind *u, uint64_t offset, struct etch_map_rule *out)
 {
 	struct etch_block t;
