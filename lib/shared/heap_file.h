@@ -130,9 +130,9 @@ struct heap_leaf {
 
 /* A module with code that is on a stack. Records follow one another; the size of each is a multiple of 8 bytes. */
 struct heap_module {
-	uint32_t size; /* of the record */
+	uint32_t size; /* size of the record */
 	uint8_t build_id_size, build_id[20], zero[3];
-	uint64_t start, end; /* of the mapping that the frame is in */
+	uint64_t start, end; /* addresses of the mapping that the frame is in */
 	uint64_t bias;       /* run-time address minus link-time address */
 	uint64_t inode;
 	uint32_t major, minor;

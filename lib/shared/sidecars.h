@@ -30,7 +30,7 @@
 struct sidecar {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t size;  /* of this header */
+	uint16_t size;  /* size of this header */
 	uint64_t bytes; /* size of what follows; 0: no table can be made of this file */
 	uint8_t layout[BLAKE2B_DIGEST];
 	uint8_t contents[BLAKE2B_DIGEST]; /* all zero if bytes is 0 and several files with this layout have no table */
