@@ -78,7 +78,7 @@ EXPORT void *calloc(size_t count, size_t size)
 	return p;
 }
 
-/* realloc() for a block that early_alloc() has handed out. */
+/* Does what realloc() does, for a block that early_alloc() has handed out. */
 static void *early_realloc(void *block, size_t size, const uint64_t *frame)
 {
 	size_t old = early_size(block);

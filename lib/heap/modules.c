@@ -19,7 +19,7 @@
 #define PATH_MOST 4096
 
 struct known {
-	uint64_t start, end; /* of the mapping */
+	uint64_t start, end; /* addresses of the mapping */
 	uint16_t number;
 };
 
