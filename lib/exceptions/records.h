@@ -20,7 +20,7 @@
 struct record {
 	uint64_t ip;
 	int32_t cfa_off;
-	int16_t cfa_add;    /* with RECORD_DEREF */
+	int16_t cfa_add;    /* added to the loaded CFA, if RECORD_DEREF is set */
 	uint16_t args_size; /* bytes of arguments that a landing pad expects to be popped */
 	uint8_t base;       /* the register (enum frame_register) that the CFA is relative to; or RECORD_ODD */
 	uint8_t flags;
@@ -30,8 +30,8 @@ struct record {
 	uint16_t module;           /* number of the module (file_places.h); 0: a module that is never unloaded */
 	int16_t slot[FRAME_SAVED]; /* where a register is saved, in words from the CFA, or from rbp with RECORD_FROM_RBP */
 	/* Relative to ip: */
-	int32_t start;   /* the function */
-	int32_t lsda;    /* with RECORD_LSDA */
+	int32_t start;   /* start of the function */
+	int32_t lsda;    /* language-specific data area, if RECORD_LSDA is set */
 	int32_t landing; /* the landing pad of a cleanup */
 	/* Types of exceptions that the handlers of the call are known not to match, or 0. Each is set once. */
 	uint64_t not_type[RECORD_TYPES];
