@@ -141,7 +141,7 @@ uint32_t elf_section_find(const struct elf_file *f, const char *name, uint32_t f
 uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t from);
 
 /* Reads the relocations of an SHT_RELA section, sorted by offset; malloc'd. Returns their number, or -1 and a message
- * if a symbol index is out of range or the size is odd. */
+ * if a symbol index is out of range or the size is no multiple of that of an entry. */
 long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **out, struct error *e);
 /* Makes the checks of elf_relocs() and returns the number that it would return, for callers that read the relocations
  * in place by elf_reloc_at(): a large program has hundreds of thousands of relocations, and few passes need them

@@ -17,7 +17,7 @@
 #define TOP_FRAME 1u
 
 struct table {
-	const uint8_t *bytes; /* of the section, from its header on */
+	const uint8_t *bytes; /* bytes of the section, from its header on */
 	uint64_t addr, size;
 	uint64_t functions; /* offset of functab, to which the offsets in it are relative */
 	uint64_t names;

@@ -11,7 +11,7 @@
 struct go_function {
 	uint64_t start, end; /* end: the start of the next function, so that padding is included */
 	bool top;            /* the runtime marks it as the outermost frame (abi.FuncFlagTopFrame) */
-	const char *name;    /* in the file's bytes */
+	const char *name;    /* points into the file's bytes */
 };
 
 /*
