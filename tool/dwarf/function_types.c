@@ -21,15 +21,15 @@ struct typed_code {
 
 /* A function that is declared but not defined, under its name in C and otherwise under its linkage name. */
 struct declared {
-	const char *name; /* in DWARF */
+	const char *name; /* points into the DWARF */
 	int words;        /* number of registers that the arguments take; -1: not known */
 };
 
 struct function_types {
 	struct lines *l;
-	struct declared *declared; /* by name */
+	struct declared *declared; /* sorted by name */
 	size_t declared_count, declared_capacity;
-	struct typed_code *list; /* by start */
+	struct typed_code *list; /* sorted by start */
 	size_t count, capacity;
 	uint64_t *global; /* libdwfl's addresses of the functions that have global symbols, sorted */
 	size_t global_count;

@@ -24,8 +24,8 @@
 struct code_span {
 	Dwarf_Addr start, end;
 	Dwarf_Addr reach; /* the greatest end of this span and those before it */
-	uint32_t depth;   /* of a function: the depth of its DIE in the tree */
-	uint32_t unit;    /* of a unit: its number */
+	uint32_t depth;   /* in a span of a function: the depth of its DIE in the tree */
+	uint32_t unit;    /* in a span of a unit: the number of the unit */
 	Dwarf_Die die;
 };
 
@@ -47,7 +47,7 @@ struct inlined_frames {
 	bool complete; /* all units have been listed */
 	struct unit *units;
 	size_t unit_count, unit_capacity;
-	struct span_list spans; /* of units */
+	struct span_list spans; /* spans of units */
 	size_t ranges;          /* read so far */
 };
 

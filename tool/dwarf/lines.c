@@ -35,7 +35,7 @@ struct range {
 struct of_unit {
 	Dwarf_Addr start, end; /* libdwfl's addresses */
 	Dwarf_Addr reach;      /* the greatest end of this range and those before it */
-	size_t number;         /* of the unit; if units overlap, the lowest number wins */
+	size_t number;         /* number of the unit; if units overlap, the lowest number wins */
 	Dwarf_Addr bias;
 	Dwarf_Die die;
 };

@@ -14,7 +14,7 @@
 struct source_frames;
 
 struct source_frame {
-	const char *name; /* from the symbol table, or else from DWARF; never null */
+	const char *name; /* its name in the symbol table, or else in DWARF; never null */
 	const char *file; /* null: not known */
 	unsigned line;    /* 0: not known */
 	bool inlined;     /* it is inlined into the next frame */
