@@ -146,11 +146,11 @@ static int open_regular(const char *path, uint64_t *size, const char **why)
 
 struct expansion {
 	struct inputs *l;
-	const char *path;   /* of the outermost archive */
+	const char *path;   /* path of the outermost archive */
 	const char *inside; /* "inner.a" while in a nested archive; else null */
 	int fd, depth;
 	void **names;
-	struct error error; /* of a nested archive */
+	struct error error; /* the error of a nested archive */
 	bool malformed;
 };
 
