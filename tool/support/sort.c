@@ -97,7 +97,7 @@ void sort_by_address_if_needed(void *list, size_t count, size_t size, int (*orde
 		sort_by_address(list, count, size, order);
 }
 
-/* Does the same as digit_sort() for words, by a digit of their difference from `least`. */
+/* Sorts words as digit_sort() sorts elements, by one digit of their difference from `least`. */
 static void word_digit_sort(const uint64_t *from, uint64_t *to, size_t count, uint64_t least, unsigned shift)
 {
 	size_t place[1u << DIGIT] = {0}, sum = 0, n, i;

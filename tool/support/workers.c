@@ -135,7 +135,7 @@ struct parent {
 	struct signals signals;
 	struct worker *workers;
 	size_t worker_count;
-	struct answer *answers; /* by input */
+	struct answer *answers; /* one for each input, in the order of the inputs */
 	size_t next;            /* next input to hand out */
 	size_t delivered;       /* inputs that have been delivered */
 	size_t finished;
