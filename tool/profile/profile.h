@@ -124,7 +124,7 @@ struct profile {
 	uint64_t kernel_seen; /* weight of the frame [kernel], which stands for time that was not sampled */
 	size_t images_seen;   /* processes with samples, each exec(2) counting as another one; profile_name() sets it */
 	uint64_t unnamed;     /* samples in code made at run time that has no name */
-	bool frame_pointers;  /* as in struct sample */
+	bool frame_pointers;  /* rbp is followed through code that nothing describes (struct sample) */
 	uint64_t guessed;     /* samples with frames that were found by frame pointers */
 	uint64_t assumed;     /* samples with a frame in no code, whose caller was assumed */
 	uint64_t period;      /* ns */
@@ -140,17 +140,18 @@ struct profile {
 
 	/* Set by profile_name(). */
 	struct key_set addresses; /* a: binary, b: address */
-	uint32_t *address_of;     /* by stack node; KEY_NONE for a marker */
+	uint32_t *address_of;     /* number of the address, indexed by stack node; KEY_NONE for a marker */
 	struct profile_place *places;
 	size_t place_count, place_capacity;
-	size_t *place_first; /* by address: its innermost place; the others follow, up to one that is not inlined */
+	size_t *place_first; /* index of the innermost place, indexed by address; its others follow, up to one that is not
+	                        inlined */
 	/* a: name << 32 | name of the binary; b: name in the symbol table << 32 | source file; all are numbers in
 	 * `names` */
 	struct key_set functions;
 	/* Like `stacks`, but by function: a: caller << 32 | kind; b: function. The kind is that of a marker, BINARY_KERNEL,
 	 * or 0 for any other function. */
 	struct key_set calls;
-	uint32_t *call_of; /* by stack node: its innermost call */
+	uint32_t *call_of; /* number of the innermost call, indexed by stack node */
 
 	struct walk_frame frames[FRAMES_MOST]; /* frames of the sample that is being walked */
 };

@@ -10,8 +10,8 @@ struct session_options {
 	char **command; /* null: the process `pid` is recorded */
 	pid_t pid;
 	double seconds;      /* how long a process is recorded; 0: until it ends */
-	bool frame_pointers; /* as in struct profile */
-	bool by_thread;      /* as in struct profile */
+	bool frame_pointers; /* becomes profile.frame_pointers */
+	bool by_thread;      /* becomes profile.by_thread */
 	bool to_stderr;      /* the command's standard output goes to standard error */
 };
 

@@ -45,7 +45,7 @@ static void frames_sum(const struct flame *f, const uint64_t *by_call, uint64_t 
 
 struct parts {
 	struct key_set keys; /* a: span or moment, b: frame */
-	uint64_t *weight;    /* by key */
+	uint64_t *weight;    /* one for each key, by its number */
 	size_t capacity;
 };
 
@@ -116,7 +116,7 @@ struct spans {
 	size_t count;
 	struct parts parts;
 	struct key_set threads; /* a: pid << 32 | tid */
-	uint64_t *use;          /* by thread and span */
+	uint64_t *use;          /* indexed by thread and span */
 	size_t capacity;
 };
 

@@ -34,7 +34,7 @@ static void name_put(const char *name, FILE *out)
 /* Calls by name, in whatever process they are. Keys have a: caller << 32 | kind, and b: number of the name. */
 struct name_tree {
 	struct key_set names;
-	uint32_t *of; /* by call */
+	uint32_t *of; /* number of the call by name, indexed by call */
 	uint64_t *weight;
 };
 
