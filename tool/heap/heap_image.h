@@ -17,7 +17,7 @@ struct heap_image {
 	struct heap_node *nodes;           /* head.node_count of them; a parent's number is lower than its child's */
 	struct heap_leaf *leaves;          /* head.leaf_count of them; each `node` is an index of `nodes` */
 	uint8_t *modules;                  /* head.module_size bytes of whole records */
-	const struct heap_module **module; /* by number, from 1 on */
+	const struct heap_module **module; /* indexed by the number of the module, from 1 on */
 	size_t module_count;
 	uint64_t size; /* bytes of the file that are in use */
 };
@@ -30,9 +30,9 @@ typedef bool heap_read_fn(void *context, uint64_t at, void *to, size_t size);
  * the reason; call heap_image_free() in both cases.
  */
 int heap_image_read(struct heap_image *im, heap_read_fn *read, void *context, uint64_t most, struct error *e);
-/* Does the same as heap_image_read() for the file `name` of a directory. */
+/* Reads a recording as heap_image_read() does, from the file `name` in a directory. */
 int heap_image_open(struct heap_image *im, int directory, const char *name, struct error *e);
-/* Does the same as heap_image_open(), but reads only the head and the modules. */
+/* Reads only the head and the modules of a recording; in all else it does what heap_image_open() does. */
 int heap_image_modules(struct heap_image *im, int directory, const char *name, struct error *e);
 /* Does the directory have, in place of a recording, the reason why there is none (shared/heap_file.h)? Writes that to
  * `e`. */

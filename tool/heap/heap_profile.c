@@ -23,7 +23,7 @@ static const char *const measures[] = {[MEASURE_TOTAL] = "heap: all that was all
 struct conversion {
 	const struct heap_image *im;
 	struct profile *p;
-	uint32_t *binary; /* by module number */
+	uint32_t *binary; /* number of the binary, indexed by module number */
 	uint32_t lost;    /* the binary for files that could not be recorded */
 	uint32_t *node;   /* the profile's node, by node of the recording */
 	uint32_t image;   /* number of the process image */

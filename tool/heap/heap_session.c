@@ -269,7 +269,8 @@ static void look(void *context)
 	names_read(g);
 	for (size_t i = 0; i < g->count; i++) {
 		struct seen *s = &g->list[i];
-		bool followed = i + 1 < g->count && g->list[i + 1].pid == s->pid; /* by an exec(2) */
+		/* Did the process go on with another program by exec(2)? */
+		bool followed = i + 1 < g->count && g->list[i + 1].pid == s->pid;
 
 		if (s->done)
 			continue;
