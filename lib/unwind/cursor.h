@@ -19,6 +19,7 @@ struct behind {
 	int interrupted;
 };
 
+/* A frame of a walk. The private contents of a struct etch_cursor. */
 struct cursor {
 	uint64_t reg[17]; /* indexed by enum etch_reg; valid where set in `known` */
 	uint32_t known;
@@ -43,6 +44,7 @@ struct cursor {
 	struct behind behind;
 };
 
+/* What a walk does at code that no table covers (cursor.without_tables). */
 enum cursor_without {
 	CURSOR_CFI = 1,            /* use .eh_frame (fallback.c) */
 	CURSOR_FRAME_POINTERS = 2, /* use rbp if there is no .eh_frame either */

@@ -55,7 +55,7 @@ bool loaded_is_program(const struct prepare_image *im);
 
 /*
  * A module that is never unloaded as long as this library is loaded: the mapping at its place stays. `module` is the
- * result of lookup_module() (lookup.c); null if that has not been called yet, or its result is not kept.
+ * result of lookup_module() (lookup.c) for the module; null if there was no lookup yet, or its result is not kept.
  */
 struct unwind_module;
 struct permanent {

@@ -17,6 +17,7 @@ struct trace {
 	struct reuse *reuse;
 };
 
+/* The state of a walk that reuses the frames of the previous one. */
 struct reuse {
 	struct etch_walk_frame *old;   /* frames of the previous walk */
 	struct etch_walk_frame *fresh; /* frames of this walk, first to last */

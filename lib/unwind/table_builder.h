@@ -26,6 +26,7 @@ struct ranked_rule {
 	uint32_t map_uses, map_code;
 };
 
+/* The table of a module while it is made. */
 struct table_builder {
 	uint64_t text, size; /* link-time range that spans the executable segments */
 	struct etch_cfi cfi;

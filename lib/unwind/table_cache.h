@@ -7,6 +7,7 @@
 
 #include "unwind/cfi_map.h"
 
+/* An entry of the cache. */
 struct cached_table {
 	struct cached_table *next;
 	uint64_t start, end;
