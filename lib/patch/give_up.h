@@ -70,6 +70,7 @@ void child_recover(void);
 int pages_release(const struct list *l);
 void pages_rearm(const struct list *l);
 
+/* What stray_store() has done about a store. */
 enum stray_outcome {
 	STRAY_GIVEN_UP,  /* the store can be executed again */
 	STRAY_RETRY,     /* the store can be executed again, because somebody else has made the page writable */

@@ -32,12 +32,14 @@
 /* More PT_LOAD segments than any linker emits; a file with more is refused. */
 #define IMAGE_SEGMENTS 32
 
+/* A PT_LOAD of an image. */
 struct segment {
 	uint64_t start, end; /* end is that of the last existing byte, not of its page */
 	uint64_t offset;     /* offset of `start` in the file */
 	int prot;            /* PROT_*, from its program header */
 };
 
+/* A module's ELF image in memory. */
 struct image {
 	uint64_t start, end; /* range that spans the segments */
 	uint64_t bias;
@@ -96,11 +98,12 @@ static inline size_t pair_from(const struct pair *p, size_t n, uint64_t key) { r
 struct sites {
 	const struct etch_imv *entry;
 	size_t count;
-	size_t own_count; /* linked: number of direct entries, which come first */
-	struct pair *own; /* not linked: direct entries by object address */
+	size_t own_count; /* number of entries that do not go through the GOT; in a linked module they come first */
+	struct pair *own; /* in a module that is not linked: index of these entries by address of the object */
 };
 enum { SITES_LOAD, SITES_CALL, SITES_KINDS }; /* __imv, __pv_sites */
 
+/* The range of addresses [start, stop). */
 struct bounds {
 	uint64_t start, stop;
 };

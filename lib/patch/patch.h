@@ -35,6 +35,7 @@ enum word_swap {
 /* The number of data words on the caller's stack; etch/imv.h promises to use little of it. */
 #define LIST_STACK 16
 
+/* A list of words, which grows. */
 struct list {
 	struct word *word;
 	struct word *fixed; /* the initial array, which is not mapped */
@@ -111,8 +112,8 @@ static inline int same_bytes(const uint8_t *a, const uint8_t *b, unsigned n) { r
 enum site_state {
 	SITE_LOAD,      /* a load or an indirect call */
 	SITE_IMMEDIATE, /* an immediate for the value in memory, or a direct call to it */
-	SITE_INLINE,    /* the body of the function in memory's slot, as far as is known */
-	SITE_STALE,     /* an immediate or a call for another value */
+	SITE_INLINE,    /* the body of the function that the slot in memory holds, as far as that is known */
+	SITE_STALE,     /* an immediate for, or a call to, a value that memory does not hold */
 	SITE_BUSY,      /* 0xcc, a breakpoint */
 	SITE_UNKNOWN,
 };
@@ -139,7 +140,7 @@ struct memo {
 /* The function called at a call site, and its body. */
 struct target {
 	uint64_t at;
-	int known; /* `body` is the effect of its code */
+	int known; /* `body` has been found: it is the effect of the function's code */
 	struct etch_pv_body body;
 };
 
@@ -149,6 +150,7 @@ struct slot {
 	struct target old, new;
 };
 
+/* A transaction: all changes of data and text that take effect together, and the state of their plan. */
 struct txn {
 	struct list data, text;
 	size_t run, run_end; /* range of data words whose sites are being planned */
@@ -156,15 +158,16 @@ struct txn {
 	int alone;                     /* is this the only thread? -1: not determined yet */
 	int needs_alone;               /* some planned change requires a single thread */
 	int text_refused;              /* text may not be made writable */
-	int data_swapped;              /* read-only pages of variables are replaced, not opened */
+	int data_swapped;              /* read-only pages of variables are replaced, not made writable */
 	int data_refused;              /* read-only pages of variables cannot be replaced */
 	struct swaps *swaps;           /* the prepared swaps, or null */
 	size_t sites;                  /* number of sites to be changed, including duplicates */
-	const struct segment *segment; /* swappable text with the site that was asked for last */
+	const struct segment *segment; /* the segment with the last site that text_swappable() was called for */
 	struct slot slot;
 	struct word fixed[LIST_STACK]; /* initial array of the data list */
 };
 
+/* What sites are planned for. */
 enum plan {
 	PLAN_SET,  /* memory changes: armed sites follow */
 	PLAN_ARM,  /* sites become immediates of the values in memory */
@@ -174,17 +177,17 @@ enum plan {
 void txn_begin(struct txn *t);
 /* Called under the lock. */
 void txn_end(struct txn *t);
-/* Makes the list large enough for changes of this many sites, if memory allows, which makes adding them cheaper.
- * Called under the lock. */
+/* Makes the list of text large enough for changes of this many sites, so that adding them is cheaper. If memory does
+ * not allow that, the list grows later. Called under the lock. */
 void txn_reserve(struct txn *t, size_t sites);
-/* Reads memory, drops stores that change nothing, and plans every armed site that the others touch. Stores are in
- * order of addresses. Called under the lock. Returns 0 or an etch_error. */
+/* Reads memory, drops the stores that change nothing, and plans every armed site that reads bytes of the other stores.
+ * The list of stores must be in order of addresses. Called under the lock. Returns 0 or an etch_error. */
 int txn_plan_stores(struct txn *t);
 /* Stores of a module's objects in one range. */
 struct range_read {
 	const struct module *owner;
 	uint64_t from, to;
-	const struct object *o; /* the object of the site before, or null */
+	const struct object *o; /* the object that the previous site reads from, or null */
 };
 /* Plans a site that reads from `at`, before the range's end, if the bytes that it reads are stored to and armed. */
 int txn_plan_read(struct txn *t, struct range_read *r, const struct etch_imv *e, uint64_t at);
@@ -247,6 +250,7 @@ struct swap_run {
 	int moved;
 };
 
+/* All swaps of one change. */
 struct swaps {
 	struct list *text;
 	struct swap_run *run;
