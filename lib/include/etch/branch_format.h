@@ -21,6 +21,7 @@ extern "C" {
 /* A site of either table: one instruction of five bytes, a jump with a rel32 or a nop. */
 #define ETCH_BRANCH_LEN 5u
 
+/* How a static branch depends on the value of its variable (etch_branch.kind). */
 enum etch_branch_kind {
 	ETCH_BRANCH_NONE = 0,    /* empty: the rest of the record has no meaning */
 	ETCH_BRANCH_NONZERO = 1, /* jumps to `target` while the value is not 0, else is a nop */

@@ -182,6 +182,7 @@ struct etch_inline {
 
 /* ---- __etch_obj: etched objects, and what the tool saw done to them ------ */
 
+/* The kinds of records of __etch_obj (etch_obj.kind). */
 enum etch_obj_kind {
 	ETCH_OBJ_NONE = 0,   /* empty: all sixteen bytes are zero */
 	ETCH_OBJ_OBJECT = 1, /* an etched object: addr, size, name */

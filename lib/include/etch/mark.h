@@ -97,6 +97,7 @@ static inline const char *etch_mark_args(const struct etch_mark *mark)
 
 /* ---- what ETCH_MARK is made of ------------------------------------------------- */
 
+/* One call that a marker makes: an attached function and its data. */
 struct etch_mark_call_ {
 	etch_mark_fn *fn; /* null after the last one */
 	void *data;

@@ -23,6 +23,7 @@ extern "C" {
 
 /* ---- a rule -------------------------------------------------------------- */
 
+/* The kinds of frames (etch_rule.kind). */
 enum etch_rule_kind {
 	ETCH_RULE_UNDEF = 0,  /* nothing is known: a trace ends here, incomplete */
 	ETCH_RULE_CALL = 1,   /* an ordinary frame */

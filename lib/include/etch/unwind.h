@@ -170,6 +170,7 @@ int etch_assumed(const struct etch_cursor *cursor);
 
 /* ---- another process, or a core file ------------------------------------------------ */
 
+/* A module of the target, the other process, and its table. */
 struct etch_target_module {
 	uint64_t start, end;             /* addresses in the target: the whole mapped module */
 	uint64_t bias;                   /* address in the target minus link-time address */
@@ -178,6 +179,7 @@ struct etch_target_module {
 	uint64_t address;                /* link-time address of `table`; only used with the orc encoding */
 };
 
+/* Another process or a core file: its memory and its modules. */
 struct etch_target {
 	/* Reads the 8 bytes at an address of the target. Returns 0, or nonzero on failure. */
 	int (*read)(void *arg, uint64_t address, uint64_t *word);
