@@ -25,6 +25,7 @@ struct etch_cie {
 	uint64_t personality;                /* address of the personality routine, or 0 */
 };
 
+/* An .eh_frame section that is being parsed. */
 struct etch_cfi {
 	const uint8_t *bytes;
 	uint64_t size;
@@ -37,6 +38,7 @@ struct etch_cfi {
 	struct etch_cie cie; /* the last CIE parsed; .program 0 = none yet */
 };
 
+/* A frame description entry: the range of code that it describes, and its program. */
 struct etch_fde {
 	uint64_t start, end; /* addresses; a caller may lower `end` before etch_cfi_rows() */
 	uint64_t lsda;       /* address, or 0 */

@@ -11,6 +11,7 @@
 #include "shared/cfi_expression.h"
 #include <etch/orc.h>
 
+/* Where the caller's value of a register is (etch_cfi_saves.how). */
 enum etch_cfi_save_how {
 	ETCH_SAVE_SAME = 0,  /* unchanged in the register */
 	ETCH_SAVE_CFA = 1,   /* *(CFA + off) */
@@ -26,6 +27,7 @@ struct etch_cfi_saves {
 	uint8_t zero[3];
 };
 
+/* The ways in which a call frame program gives the CFA or the rule of a register. */
 enum etch_cfi_how {
 	ETCH_HOW_NONE, /* no rule given: callee-saved registers are unchanged, as with SAME */
 	ETCH_HOW_SAME,

@@ -70,6 +70,7 @@ enum heap_short {
 
 #define HEAP_UNSEEN_NAMES 1024 /* maximum size of the names, in bytes */
 
+/* The head of the file. */
 struct heap_head {
 	uint64_t magic;
 	uint32_t version, flags;

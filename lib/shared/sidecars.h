@@ -69,6 +69,7 @@ static inline void sidecar_layout(uint8_t out[BLAKE2B_DIGEST], const Elf64_Ehdr 
 	blake2b_end(&s, out);
 }
 
+/* What sidecar_judge() finds out about a sidecar. */
 enum sidecar_state {
 	SIDECAR_GOOD,   /* the header is that of this file, and a table follows */
 	SIDECAR_OLD,    /* the sidecar has an earlier format, or the file is no sidecar */
