@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A block that is allocated. */
 struct live_block {
 	uint64_t size;
 	uint32_t leaf;

@@ -21,6 +21,7 @@ struct region {
 	uint64_t ready, mapped, most, offset;
 };
 
+/* The recording of this process image. */
 struct recording {
 	struct heap_head *head; /* null: this process is not recorded. It does not move. */
 	struct region nodes, leaves, modules;

@@ -16,13 +16,14 @@ struct heap_stack {
 	uint32_t nodes[HEAP_FRAMES_MOST];
 };
 
+/* The state of one thread. */
 struct heap_thread {
 	struct heap_thread *next;
 	int tid;  /* ID of the thread that owns the state; another may take it over once that thread is gone */
 	int busy; /* the recorder runs in this thread: a signal handler must not enter it */
 	uint64_t random;
 	uint64_t generation; /* generation of the recording and the code: stacks of two generations are not compared */
-	int which;           /* stack[which] is the last one */
+	int which;           /* stack[which] is the thread's last recorded stack */
 	struct heap_stack stack[2];
 	struct etch_walk walk;
 };
