@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+/* What the language's tables say about an exception that comes to a call. */
 enum call_site {
 	SITE_NONE,    /* no landing pad: the exception continues in both phases */
 	SITE_CLEANUP, /* a cleanup: the exception continues in the first phase, and lands in the second with 0 in rdx */

@@ -21,6 +21,7 @@ enum frame_register {
 	FRAME_COUNT,
 };
 
+/* The registers of a frame, by enum frame_register. */
 struct frame {
 	uint64_t reg[FRAME_COUNT];
 };

@@ -10,6 +10,7 @@
 #include "exceptions/call_site.h"
 #include "exceptions/gcc_abi.h"
 
+/* A personality routine. */
 struct personality {
 	uint64_t at;       /* the routine's address, or that of a pointer to it */
 	uint64_t function; /* the routine's address when it was added to the list */

@@ -17,6 +17,7 @@
  * lie in the 128 bytes below rsp that a signal handler does not touch. */
 #define RECORD_ARGS_SIZE 112u
 
+/* What is known about one return address. */
 struct record {
 	uint64_t ip;
 	int32_t cfa_off;

@@ -9,8 +9,9 @@
 
 #include "exceptions/gcc_abi.h"
 
+/* Who handles the exceptions of this process. */
 enum exceptions_mode {
-	EXCEPTIONS_UNKNOWN, /* not started */
+	EXCEPTIONS_UNKNOWN, /* exceptions_start() has not run yet */
 	EXCEPTIONS_OFF,     /* libgcc handles all exceptions */
 	EXCEPTIONS_ON,
 	EXCEPTIONS_ABI,   /* every personality routine is asked */
