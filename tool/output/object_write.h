@@ -8,6 +8,7 @@
 
 #include "elf/file.h"
 
+/* The kinds of targets of a new relocation. */
 enum new_reloc_to {
 	TO_SECTION, /* index: a section of the input */
 	TO_SYMBOL,  /* index: a symbol of the input */
@@ -22,6 +23,7 @@ struct new_reloc {
 	enum new_reloc_to to;
 };
 
+/* A section to add to an object file. */
 struct new_section {
 	const char *name;
 	uint32_t type;  /* SHT_*; 0: SHT_PROGBITS */
@@ -48,6 +50,7 @@ struct new_symbol {
 	uint8_t info, other; /* st_info, st_other */
 };
 
+/* All changes of an object file. */
 struct object_change {
 	const struct new_section *added;
 	size_t count;

@@ -14,6 +14,7 @@ struct object_part {
 	const struct new_section *added; /* the new section whose relocations this part holds */
 };
 
+/* The output object while it is made. */
 struct object_writer {
 	const struct elf_file *f;
 	const struct new_section *added;

@@ -100,6 +100,7 @@ struct segment_note {
 #define SEGMENT_INSIDE 4096u
 uint64_t segment_in_load(const Elf64_Phdr *p, const struct segment_note *note, uint64_t *at);
 
+/* A section to add to the segment, or after it. */
 struct segment_section {
 	const char *name;
 	uint32_t type;  /* SHT_PROGBITS or another type that has contents */

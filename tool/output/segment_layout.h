@@ -13,6 +13,7 @@
 
 #define BAD(...) seg_fail(SEGMENT_EINPUT, e, __VA_ARGS__)
 
+/* The layout of the output, and what is known of the input. */
 struct seg_layout {
 	struct seg_file f; /* the headers as read, which are changed step by step to those of the output */
 	struct seg_slot slot;

@@ -38,6 +38,7 @@ struct seg_item {
 	unsigned cost; /* the cost of eviction; the cheapest layout is chosen */
 };
 
+/* The way in which the file gets more program headers. */
 struct seg_slot {
 	unsigned want;                    /* program headers to add */
 	size_t drop[SLOT_MOST];           /* indices of the program headers that the new ones replace, ascending */
@@ -68,10 +69,10 @@ int seg_slot_find(const struct seg_file *f, unsigned want, struct seg_slot *slot
 struct seg_front {
 	uint64_t at;      /* offset in the old file at which bytes are inserted: 0, or the end of an earlier run's */
 	uint64_t size;    /* bytes that the file grows by there */
-	uint64_t by;      /* bytes that the first PT_LOAD grows by, which are more if it did not begin with the file */
+	uint64_t by;      /* bytes that the first PT_LOAD grows by: more than `size` if it did not begin with the file */
 	uint64_t header;  /* address of the old ELF header */
 	uint64_t id_from; /* offset of the build-id note in the old file */
-	uint64_t id_off, id_size; /* its copy in the new first page; size 0: there is none */
+	uint64_t id_off, id_size; /* the copy of the note in the new first page; id_size 0: there is no copy */
 };
 
 /*
@@ -80,8 +81,8 @@ struct seg_front {
  */
 bool seg_front_find(const struct seg_file *f, unsigned want, uint64_t capacity, struct seg_front *front);
 
-/* Does the same for a file that already has them: `capacity` bytes are needed from offset `from` on, and the old file
- * begins at `at`. */
+/* Plans more bytes for a file that already has such a first page from an earlier run: `capacity` bytes are needed from
+ * offset `from` on, and the former start of the file is at offset `at`. Returns false if the file cannot have them. */
 bool seg_front_grow(const struct seg_file *f, uint64_t from, uint64_t at, uint64_t capacity, struct seg_front *front);
 
 /* Refuses a file with data that no header describes: a program that reads such data would use its file offset, which
