@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A symbol that is kept: its name and its range. */
 struct named_range {
 	uint64_t start, end; /* start == end: the symbol has no size */
 	const char *name;
@@ -46,6 +47,7 @@ void symbol_scan_free(struct symbol_scan *s);
 /* May the symbol be that of a function? */
 bool symbol_scan_fits(const Elf64_Sym *sym);
 
+/* The results of symbol_scan_file(). */
 enum symbol_file {
 	SYMBOL_FILE_DONE, /* all symbols have been examined, and symbol_scan_end() has been called */
 	SYMBOL_FILE_MORE, /* the file has DWARF, a debug file, or .gnu_debugdata, which only libdw can read */
