@@ -13,6 +13,7 @@
 
 #include "support/error.h"
 
+/* One input: a file, or a member of an archive. */
 struct input {
 	char *path;   /* path of the file or archive, as it was named or found */
 	char *member; /* "printf.o", "printf.o#2" if an archive has two, "inner.a(printf.o)"; null: the file itself */
