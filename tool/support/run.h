@@ -16,6 +16,7 @@
 
 #include "support/error.h"
 
+/* How a command is run. */
 struct run_options {
 	int cpu;           /* the only processor to run the command on; -1: any */
 	int out;           /* the command's standard output; -1: inherit etch's */
@@ -30,6 +31,7 @@ struct run {
 	long tick_ns;
 };
 
+/* How a run ended. */
 struct run_end {
 	int status; /* wait status, as from wait4() */
 	struct rusage usage;
@@ -60,6 +62,7 @@ int command_check(const char *name, struct error *e);
 /* Finds the file that execvp(3) would run. Returns false if there is none. */
 bool command_path(const char *name, char out[PATH_MAX]);
 
+/* The ways in which a program gets privileges that its user does not have. */
 enum command_rights {
 	RIGHTS_NONE,
 	RIGHTS_SET_ID,       /* set-user-ID, set-group-ID */

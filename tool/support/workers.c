@@ -113,7 +113,7 @@ struct worker {
 	pid_t pid; /* 0: no process */
 	int fd;
 	bool busy;
-	bool token; /* it uses the jobserver token `byte` */
+	bool token; /* the worker uses the jobserver token `byte` */
 	char byte;
 	size_t input;
 	char *bytes; /* received bytes of the answer: its size, then its contents */
@@ -164,7 +164,7 @@ static void parent_undo(struct ending *ending)
 	}
 }
 
-/* The parent that the signal handler undoes. */
+/* The parent whose work the signal handler undoes. */
 static struct parent *signal_parent;
 
 static void parent_signal(int sig)
@@ -272,7 +272,7 @@ static void answer_put(struct parent *p, size_t input, struct answer a)
 	progress_note(p->run->what, p->finished, p->run->count, "files");
 }
 
-/* The worker has ended, and its current input with it. */
+/* Called when a worker's process has ended before it has answered its input: the answer is the reason why it ended. */
 static void worker_lost(struct parent *p, struct worker *w)
 {
 	size_t input = w->input;

@@ -13,7 +13,7 @@
 struct workers_run {
 	size_t count;     /* number of inputs */
 	int jobs;         /* maximum number of processes */
-	const char *what; /* for the progress line: "check" */
+	const char *what; /* the word that the progress line shows, such as "check" */
 	/* Makes the answer for input i, malloc'd. It runs in a worker process if one could be started. */
 	void (*work)(void *ctx, size_t i, char **answer, size_t *size);
 	/* Consumes an answer, in the order of the inputs. If `answer` is null, the worker process ended, and `why` is the
