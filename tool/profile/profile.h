@@ -28,6 +28,7 @@
  * (kernel.perf_event_max_stack). */
 #define STACK_EXTRA 4096
 
+/* Why a thread did not run. */
 enum stack_wait {
 	WAIT_EVENT,     /* it waits for something to happen */
 	WAIT_PROCESSOR, /* it could run, but another thread ran */
@@ -156,6 +157,7 @@ struct profile {
 	struct walk_frame frames[FRAMES_MOST]; /* frames of the sample that is being walked */
 };
 
+/* A type of pprof's values. */
 struct profile_type {
 	const char *name, *unit; /* as in pprof's documentation: "alloc_space", "bytes" */
 };

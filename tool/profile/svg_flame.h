@@ -15,6 +15,7 @@
 #define FLAME_HEAD       82   /* height of the head, px */
 #define FLAME_TIME       56   /* height of the time line, px */
 
+/* A call in the picture. */
 struct flame_box {
 	uint32_t call, caller;
 	const char *name;
