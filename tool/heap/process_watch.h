@@ -8,6 +8,7 @@
 
 #include "profile/perf_ring.h"
 
+/* A program that a process has executed. */
 struct executed {
 	pid_t pid;
 	char name[16]; /* TASK_COMM_LEN */
