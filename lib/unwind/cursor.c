@@ -48,6 +48,8 @@ static const uint8_t saved_order[17] = {
 	ETCH_RSI, ETCH_RBP, ETCH_RBX, ETCH_RDX, ETCH_RAX, ETCH_RCX, ETCH_RSP, ETCH_RIP,
 };
 
+/* Called when no table covers `at`: notes that rip is in no module with a table, and, for a walk without tables, the
+ * module that it is in. */
 static __attribute__((noinline)) void enter_bare(struct cursor *c, uint64_t at)
 {
 	c->text_size = 0;

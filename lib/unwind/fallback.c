@@ -91,6 +91,7 @@ uint64_t fallback_key(const struct prepare_image *im)
 	return key | 1;
 }
 
+/* The place of the rule of this address; null if no rules are kept. */
 static struct kept_rule *kept_slot(uint64_t at)
 {
 	struct kept_rule *list = __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
@@ -98,6 +99,7 @@ static struct kept_rule *kept_slot(uint64_t at)
 	return list ? &list[(at * 0x9e3779b97f4a7c15u >> 32) * KEPT >> 32] : NULL;
 }
 
+/* Reads a kept rule. Returns false if it is that of another address or another module, or is being written. */
 static bool kept_find(const struct kept_rule *k, uint64_t at, uint64_t image, struct etch_rule *r)
 {
 	uint64_t seq = __atomic_load_n(&k->seq, __ATOMIC_ACQUIRE);
@@ -108,6 +110,7 @@ static bool kept_find(const struct kept_rule *k, uint64_t at, uint64_t image, st
 	return same && __atomic_load_n(&k->seq, __ATOMIC_RELAXED) == seq;
 }
 
+/* Keeps a rule, unless another thread is writing to the same place. */
 static void kept_set(struct kept_rule *k, uint64_t at, uint64_t image, const struct etch_rule *r)
 {
 	uint64_t seq = __atomic_load_n(&k->seq, __ATOMIC_RELAXED);

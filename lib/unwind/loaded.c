@@ -341,12 +341,13 @@ static int image_confirm(struct prepare_image *im)
 	return 1;
 }
 
-/*
- * Finds a module that a libc without _dl_find_object has loaded later, in the dynamic linker's list as debuggers read
- * it (link.h). Only for musl, which appends to the list and removes entries only after a dlopen(3) that fails.
- */
+/* The dynamic linker's list of modules, as debuggers read it (link.h); null if it is not used. */
 static const struct r_debug *modules_listed;
 
+/*
+ * Finds a module that a libc without _dl_find_object has loaded later, in the dynamic linker's list. Only for musl,
+ * which appends to the list and removes entries only after a dlopen(3) that fails.
+ */
 static int listed_image(uint64_t at, struct prepare_image *im)
 {
 	const struct r_debug *list = __atomic_load_n(&modules_listed, __ATOMIC_ACQUIRE);
@@ -503,6 +504,7 @@ static void snapshot_make(void)
 	}
 }
 
+/* Is the snapshot used: does libc lack _dl_find_object? */
 static int snapshot_used(void)
 {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE

@@ -46,6 +46,7 @@ const struct etch_unwind *lookup_table(const struct prepare_image *im, unsigned 
 	return NULL;
 }
 
+/* Opens the arrays of an orc table. Returns 1, or 0 if they are not in readable segments. */
 static int orc_open(const struct prepare_image *im, const struct etch_unwind *u, struct etch_orc_table *t)
 {
 	uint64_t lookups = ((u->text_size + 255) >> 8) + 1;
@@ -89,8 +90,10 @@ static struct opened opened_place[OPENED_PLACES];
 static unsigned opened_count;
 static struct opened *opened[OPENED_SLOTS];
 
+/* The slot for a module that starts at this address. */
 static struct opened **opened_slot(uint64_t start) { return &opened[(start >> 12) * 0x9e3779b97f4a7c15u >> 57]; }
 
+/* The kept table of this module; null if there is none, or it is that of another file at the same place. */
 static const struct unwind_module *opened_find(const struct prepare_image *im)
 {
 	const struct opened *o = __atomic_load_n(opened_slot(im->start), __ATOMIC_ACQUIRE);

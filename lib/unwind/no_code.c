@@ -25,6 +25,7 @@
 /* The bit of a page fault's error code that says that an instruction was fetched (Intel SDM 3, 6.15). */
 #define FAULT_FETCH 0x10
 
+/* Was the thread's last fault the fetch of the instruction at rip? */
 static int fetch_failed(struct cursor *c)
 {
 	uint64_t saved = (uint64_t)(uintptr_t)c->saved, trap, error, address;

@@ -224,6 +224,7 @@ static void rules_rank(struct table_builder *m, bool of_map)
 	array_free(&order, sizeof(*v));
 }
 
+/* Numbers the rules, for the table and for the map. */
 static void rules_number(struct table_builder *m)
 {
 	struct ranked_rule *rules = m->rules.list;
@@ -249,6 +250,7 @@ static bool in_map_palette(const struct ranked_rule *r)
 	return r->map_code >= ETCH_MAP_STEPS && r->map_code != ETCH_MAP_FULL;
 }
 
+/* Reserves `bytes` bytes at the next multiple of 4 from *end on, and returns their offset. */
 static uint32_t place(uint64_t *end, uint64_t bytes)
 {
 	uint64_t at = (*end + 3) & ~(uint64_t)3;
@@ -287,6 +289,7 @@ static void records_write(const struct table_builder *m, struct etch_unwind *u)
 	}
 }
 
+/* Writes the map byte of each granule. */
 static void map_write(const struct table_builder *m, struct etch_unwind *u)
 {
 	const struct ranked_rule *rules = m->rules.list;

@@ -138,6 +138,7 @@ static char *hex_put(char *to, const uint8_t *bytes, uint32_t count)
 /* Opens a directory of sidecars; the result is negative if there is none. */
 static int directory_open(const char *path) { return *path ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1; }
 
+/* Is there a sidecar with this build-id in one of the directories? It is not read. */
 static bool has_sidecar(const struct identity *id)
 {
 	struct name name;
@@ -274,6 +275,7 @@ static int prepare_one(struct dl_phdr_info *info, size_t size, void *arg)
 	return unchanged;
 }
 
+/* Makes a table for the module of an address. Returns what prepare_address() returns. */
 static int address_prepare(uint64_t at, struct making how)
 {
 	struct prepare_image im;

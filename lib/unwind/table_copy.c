@@ -28,6 +28,7 @@
 /* Stands for the table of a file that has none. */
 static struct table_copy tableless;
 
+/* Adds a part to those that are copied. Returns false if it is empty. */
 static bool part_plan(struct table_copy *t, uint64_t at, uint64_t size)
 {
 	t->part[t->parts].at = at;
