@@ -24,7 +24,7 @@
  * nothing has happened for long. */
 #define HOLD_FIRST 100u     /* milliseconds */
 #define HOLD_MOST  3600000u /* an hour */
-#define HOLD_QUIET 8        /* once so many times the last hold have passed, the next one is HOLD_FIRST again */
+#define HOLD_QUIET 8        /* if the last hold ended more than so many times its length ago, the next is HOLD_FIRST */
 
 static uint64_t now_ms(void)
 {
@@ -79,6 +79,7 @@ struct given_up *given_up_note_of(const struct module *m, uint64_t at)
 	return m->given_up ? &m->given_up[(at - m->page) / ETCH_PAGE] : NULL;
 }
 
+/* How long a page or an object is held back, given its last hold and when that ended. */
 static uint32_t hold_next(uint32_t hold, uint64_t until, uint64_t now)
 {
 	if (!hold || now > until + (uint64_t)HOLD_QUIET * hold)
@@ -143,6 +144,7 @@ static void given_up_note(struct module *m, uint64_t at, uint64_t by, unsigned m
 
 /* ---- the stores that end the program instead ------------------------------------------------------- */
 
+/* Does a row of an index stand for a call through a slot that overlaps [from, to)? */
 static int pairs_call(const struct pair *p, size_t n, uint64_t from, uint64_t to)
 {
 	for (size_t i = pair_from(p, n, from - 7); i < n && p[i].key < to; i++)
@@ -297,6 +299,7 @@ void child_recover(void)
  * changes code interrupts all threads, while one that changes none is a store. */
 #define OFTEN 20u
 
+/* Counts a set, and turns the object into loads if it is set too often. */
 static void set_count(uint64_t at)
 {
 	struct module *m = module_at(at);

@@ -42,6 +42,7 @@ static int my_tid(void) { return (int)sys_call3(SYS_gettid, 0, 0, 0); }
 
 static int thread_is_gone(int tid) { return sys_call3(SYS_tgkill, (long)getpid(), tid, 0) == -ESRCH; }
 
+/* Takes a reader for the thread `tid`, if it still has the owner `from`. Returns 1, or 0. */
 static int reader_take(struct reader *x, int from, int tid)
 {
 	if (!__atomic_compare_exchange_n(&x->tid, &from, tid, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
@@ -104,6 +105,7 @@ ETCH_API struct etch_mark_reader_ *etch_mark_register_(void)
 	return etch_mark_self_;
 }
 
+/* Is the thread of this reader in a callback that it entered before this generation? */
 static int reader_is_older(const struct reader *x, unsigned long generation)
 {
 	unsigned long active = __atomic_load_n(&x->r.active, __ATOMIC_ACQUIRE);
@@ -113,6 +115,7 @@ static int reader_is_older(const struct reader *x, unsigned long generation)
 
 int readers_self(void) { return etch_mark_self_ && etch_mark_self_->active; }
 
+/* Waits between two looks at the readers, longer in later rounds. */
 static void pause_briefly(unsigned round)
 {
 	struct timespec ts = {.tv_nsec = round < 100 ? 20000 : 1000000};

@@ -75,6 +75,7 @@ struct mark_iterator {
 	size_t i;
 };
 
+/* The next marker; null at the end. */
 static const struct etch_mark_site *mark_next(struct mark_iterator *e)
 {
 	for (;;) {
@@ -95,6 +96,7 @@ static const struct etch_mark_site *mark_next(struct mark_iterator *e)
 
 /* ---- lists of calls -------------------------------------------------------------- */
 
+/* The number of attachments that match a name. */
 static size_t calls_for(const char *name)
 {
 	size_t n = 0;
@@ -104,6 +106,7 @@ static size_t calls_for(const char *name)
 	return n;
 }
 
+/* The mapping that has this list of calls. */
 static struct lists *owner_of(const struct etch_mark_call_ *calls)
 {
 	return ((const struct list_owner *)(const void *)calls)[-1].lists;
@@ -227,6 +230,7 @@ static int mark_state(const struct etch_mark_site *x, const uint8_t *have)
 	                                                                                                              : -1;
 }
 
+/* Plans the change of a marker's instruction to a jump (`on`) or a nop. Returns 0 or an etch_error. */
 static int mark_plan(struct txn *t, const struct etch_mark_site *x, int on)
 {
 	uint64_t site = at_of(&x->site);

@@ -222,6 +222,7 @@ static int run_prepare(const struct list *l, struct swap_run *r, int back)
 static const long pause_1ms[2] = {0, 1000000}; /* struct timespec */
 #define PAUSES 10000
 
+/* Ends the process, because its code is incomplete. */
 static void give_up(void)
 {
 	static const char text[] = "etch: code that was unmapped or half changed cannot be mapped again: out of memory\n";
@@ -406,6 +407,7 @@ int swaps_cancel_optional(struct list *text)
 
 /* ---- a change with swaps, or with several stores to one site of a process with one thread ---- */
 
+/* Is a word of this list to be changed by a swap? */
 static int swaps_any(const struct list *l)
 {
 	for (size_t i = 0; i < l->count; i++)
@@ -414,6 +416,7 @@ static int swaps_any(const struct list *l)
 	return 0;
 }
 
+/* Prepares the swaps that the changes need, and makes the changes. Returns 0 or an etch_error. */
 static int commit_once(struct txn *t)
 {
 	struct swaps swaps;

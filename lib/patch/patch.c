@@ -217,6 +217,7 @@ static int data_change(struct txn *t, int back)
 	return errno_to_etch(ret);
 }
 
+/* Tells valgrind that the code from the first to the last word of a list has changed. */
 static void text_discard(const struct list *l)
 {
 	uint64_t from = UINT64_MAX, to = 0;

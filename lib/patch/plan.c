@@ -39,6 +39,7 @@ uint64_t txn_value_of(const struct txn *t, uint64_t at, unsigned size)
 	return value_with(&t->data.word[t->run], t->run_end - t->run, at, size);
 }
 
+/* Encodes the immediate form as a number of 8 bytes. Returns its length, or 0 if there is none. */
 static unsigned immediate_image(const struct etch_imv *e, uint64_t value, uint64_t *image)
 {
 	uint8_t out[16] = {0};
@@ -48,6 +49,7 @@ static unsigned immediate_image(const struct etch_imv *e, uint64_t value, uint64
 	return n;
 }
 
+/* Computes the old and the new bytes of a site, and remembers them. */
 static void memo_fill(struct txn *t, const struct etch_imv *e, uint64_t object, uint32_t shape)
 {
 	struct memo *k = &t->memo;

@@ -88,6 +88,8 @@ static int across_how(struct txn *t, uint64_t site, unsigned len, int is_load)
 	return s ? WORD_SWAP : -ETCH_ETHREADS;
 }
 
+/* Adds the words that change a site that crosses a word, in the way that across_how() gives. Returns 0 or an
+ * etch_error. */
 static int bytes_across(struct txn *t, uint64_t site, unsigned len, const uint8_t *have, const uint8_t *want,
                         int is_load)
 {
