@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds possible return addresses and rip-relative operands by the bytes alone, with SSE2 over most of them. */
+/* Finds possible return addresses and rip-relative operands without decoding, for most bytes by SSE2. */
 #include "arch/x86/byte_scan.h"
 
 #include "support/memory.h"
@@ -10,8 +10,8 @@
 
 /* ---- rip-relative operands ------------------------------------------------------------- */
 
-/* A rip-relative operand has a ModRM byte with mod 0 and rm 5 (SDM vol. 2, table 2-7); the opcode before it does not
- * matter. */
+/* The bits mod and rm of a ModRM byte, and their values for a rip-relative operand: mod 0, rm 5 (SDM vol. 2, table
+ * 2-7). Nothing in front of this byte changes its meaning. */
 #define MOD_RM_MASK 0xc7
 #define MOD_RM_RIP  0x05
 
@@ -32,9 +32,9 @@ bool x86_makes_rip_address(const uint8_t *disp)
 
 /* ---- calls ------------------------------------------------------------------------------ */
 
-/* Returns the length of FF /2 from the FF on: opcode, ModRM, SIB, displacement (SDM vol. 2, 2.1.5, tables 2-2 and 2-3).
- * Returns 0 if the bytes are not /2, or are truncated. Prefixes precede the opcode and do not change where the call
- * ends. */
+/* Returns the length of an indirect call (FF /2) from the opcode FF on: opcode, ModRM, SIB, displacement (SDM vol. 2,
+ * 2.1.5, tables 2-2 and 2-3). Returns 0 if the bytes are no such call, or are truncated. Prefixes are in front of the
+ * opcode, and do not change where the call ends. */
 static unsigned indirect_length(const uint8_t *p, size_t avail)
 {
 	unsigned modrm, mod, rm, n = 2;
@@ -77,16 +77,17 @@ static unsigned call_length(const struct call_code *c, size_t at)
 	return c->addr + at + 5 + (uint64_t)(int64_t)rel - c->lo < c->hi - c->lo ? 5 : 0;
 }
 
-/* The list of results, and the calls whose ends are not in it yet: a call may begin inside the bytes of another one. */
+/* The list of results, and the ends of calls that are still to be added to it. They cannot be added at once, in
+ * ascending order, since a call may begin inside the bytes of another one. */
 struct ends {
 	uint64_t **out;
 	size_t *count, capacity;
 	uint64_t addr;    /* address of offset 0 */
-	size_t at;        /* offset of bit 0 of `pending`; all ends below it are in the list */
+	size_t at;        /* offset that bit 0 of `pending` stands for; all ends below it are in the list */
 	uint64_t pending; /* bit k: a call ends at offset at + k */
 };
 
-/* Adds the ends up to an offset to the list. No call is longer than 7 bytes, so there are few. */
+/* Adds the pending ends up to an offset to the list. There are few, since no call is longer than 7 bytes. */
 static inline void ends_add(struct ends *e, size_t upto)
 {
 	while (e->pending) {
@@ -98,11 +99,12 @@ static inline void ends_add(struct ends *e, size_t upto)
 		(*e->out)[(*e->count)++] = e->addr + e->at + k;
 		e->pending &= e->pending - 1;
 	}
-	e->pending = e->pending ? e->pending >> (upto - e->at) : 0; /* what is left ends at most 7 bytes later */
+	e->pending =
+		e->pending ? e->pending >> (upto - e->at) : 0; /* the ends that are left are at most 7 bytes after `upto` */
 	e->at = upto;
 }
 
-/* Notes the end of the call, if any, that begins at an offset. */
+/* If a call begins at an offset, adds its end to the pending ones. */
 static inline void call_note(struct ends *e, const struct call_code *c, size_t at)
 {
 	unsigned n = call_length(c, at);

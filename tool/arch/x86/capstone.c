@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads Capstone's functions with dlopen() at the first cs_open(). Its tables need about 77,000 relocations, which
- * would double the start time of etch, and a file with nothing to rewrite never needs the second decoder. The static
- * etch (`make static`) contains Capstone, without relocations.
+ * Loads the library Capstone with dlopen() at the first cs_open(), and provides its functions as wrappers. If etch were
+ * linked to it, about 77,000 relocations of its tables would double the start time of etch, although a file with
+ * nothing to rewrite never needs the second decoder. The static etch (`make static`) contains Capstone, without
+ * relocations.
  */
 #include <capstone/capstone.h>
 #include <dlfcn.h>
@@ -15,9 +16,10 @@
 
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
-#define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* of the version of the header */
+#define SONAME   "libcapstone.so." TEXT(CS_API_MAJOR) /* of the version that the header belongs to */
 
-/* Capstone dereferences a failed allocation or reports "no instruction", which would be a wrong second opinion. */
+/* Memory functions for Capstone that never return null. If an allocation fails, Capstone dereferences null, or reports
+ * that there is no instruction, which would be a wrong second opinion. */
 static void *memory_new(size_t size) { return mem_alloc(size, 1); }
 
 static void *memory_resized(void *p, size_t size) { return mem_resize(p, size, 1); }
@@ -52,7 +54,7 @@ static void *function(void *library, const char *name)
 
 	if (at)
 		return at;
-	/* stdio's stderr may belong to a worker (workers.h) whose output is discarded. */
+	/* Does not use stdio's stderr, which may be that of a worker (workers.h) whose output is discarded. */
 	dprintf(STDERR_FILENO, "etch: cannot load " SONAME ", the second decoder: %s\n", dlerror());
 	_exit(2);
 }
@@ -78,7 +80,7 @@ cs_err cs_open(cs_arch arch, cs_mode mode, csh *handle)
 	return capstone.open(arch, mode, handle);
 }
 
-/* The functions below take a handle, so cs_open() has loaded the library. */
+/* The functions below take a handle, so cs_open() has already loaded the library. */
 cs_err cs_close(csh *handle) { return capstone.close(handle); }
 
 cs_err cs_option(csh handle, cs_opt_type type, size_t value) { return capstone.option(handle, type, value); }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commutes a compare: `cmp %reg,mem` (38, 39) becomes `cmp mem,%reg` (3a, 3b), of the same length, and each condition
- * that reads its flags becomes the swapped one: a < b is b > a (SDM vol. 2, CMP and appendix B.1.4.7).
+ * Commutes a compare and the instructions that read its flags. `cmp %reg,mem` (38, 39) becomes `cmp mem,%reg` (3a, 3b),
+ * of the same length. Each condition that reads its flags becomes the one for exchanged operands: a < b is b > a (SDM
+ * vol. 2, CMP and appendix B.1.4.7).
  */
 #include "arch/x86/zydis.h"
 
@@ -27,7 +28,8 @@ bool insn_touches_flags(const uint8_t *bytes, unsigned len)
 	        ((z.cpu_flags->modified | z.cpu_flags->set_0 | z.cpu_flags->set_1 | z.cpu_flags->undefined) & STATUS));
 }
 
-/* For each condition code: the code that holds for `b, a` whenever this one holds for `a, b`; 0xff: there is none. */
+/* For each condition code, the condition code that is true after a compare of b with a exactly if this one is true
+ * after a compare of a with b. 0xff: there is none. */
 static const uint8_t swapped_condition[16] = {0xff, 0xff, 7,    6,    4,  5,  3,  2,   /* o no b ae e ne be a */
                                               0xff, 0xff, 0xff, 0xff, 15, 14, 13, 12}; /* s ns p np l ge le g */
 

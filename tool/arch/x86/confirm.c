@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The second decoder, Capstone: confirms sites and prints disassembly. No byte is rewritten unless both decoders
- * agree. */
+/* The functions that use the second decoder, Capstone: they confirm what Zydis says about sites, and print disassembly.
+ * etch rewrites no byte of an instruction unless both decoders agree about it. */
 #include "arch/x86/insn.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
@@ -30,7 +30,7 @@ static void key_make(void)
 	}
 }
 
-/* One handle per thread: Capstone handles must not be shared. */
+/* Returns the Capstone handle of this thread, which it opens if necessary. Threads must not share a handle. */
 static csh handle(void)
 {
 	csh *h;
@@ -66,8 +66,8 @@ static unsigned number(x86_reg r)
 	return INSN_NO_REG;
 }
 
-/* Do both decoders see an indirect call or jump, through memory or through the same register? insn_confirm() compares
- * the memory operand itself. */
+/* Does Capstone see the same indirect call or jump as Zydis: through memory, or through the same register?
+ * insn_confirm() compares the memory operand. */
 static bool same_branch(const cs_insn *c, const struct insn *in)
 {
 	const cs_x86 *x = &c->detail->x86;
@@ -180,7 +180,8 @@ void insn_text_in(enum insn_syntax syntax, const uint8_t *bytes, size_t avail, u
 	cs_insn *c;
 	size_t n;
 
-	/* Capstone may take a new instruction for an old one, such as erets for clac. */
+	/* Instructions that Zydis does not know are not given to Capstone, which may take a new one for an old one, such as
+	 * erets for clac. */
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(zydis_decoder(), NULL, bytes, avail, &z)) &&
 	    newer_text(intel, bytes, avail, out, out_size))
 		return;

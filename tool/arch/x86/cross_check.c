@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares the results of Zydis and Capstone for one instruction, and caches the encodings on which they agree. */
+/* Compares the results of Zydis and Capstone for one instruction, and has a cache of encodings on which they have
+ * agreed. */
 #include "arch/x86/cross_check.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
@@ -13,7 +14,7 @@ static struct {
 	ZydisDecoder minimal; /* minimal mode: length and raw fields, no operands */
 	ZydisFormatter formatter;
 	csh second;
-	cs_insn *insn; /* Capstone's result, reused */
+	cs_insn *insn; /* Capstone's result; the memory is reused for each instruction */
 	bool ready;
 } decoders;
 
@@ -58,7 +59,7 @@ uint64_t insn_form_key(const uint8_t *bytes, size_t avail)
 		unsigned mod = z.raw.modrm.mod, rm = z.raw.modrm.rm;
 		bool sib = mod != 3 && rm == 4;
 
-		/* The key contains no register numbers; it contains rm only where rm selects another instruction or addressing
+		/* The key contains no register numbers. It contains rm only if rm selects the instruction or the addressing
 		 * mode. */
 		if (mod == 3)
 			rm = z.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z.opcode < 0xc6 ? 0 : rm;
@@ -78,7 +79,7 @@ uint64_t insn_form_key(const uint8_t *bytes, size_t avail)
 
 static uint64_t agreed[AGREED];
 
-/* Returns the number of legacy prefixes at the start, at most 3. */
+/* Returns the number of legacy prefixes at the start, but counts no more than 3. */
 static size_t prefix_bytes(const uint8_t *b, size_t avail)
 {
 	size_t n = 0;
@@ -99,7 +100,7 @@ static size_t prefix_bytes(const uint8_t *b, size_t avail)
 	return n;
 }
 
-/* Returns the number of bytes of an opcode, with its escape bytes, or with the VEX or EVEX prefix in front of it. */
+/* Returns the number of bytes of an opcode, including its escape bytes, or the VEX or EVEX prefix in front of it. */
 static size_t opcode_bytes(const uint8_t *b)
 {
 	switch (b[0]) {
@@ -111,8 +112,8 @@ static size_t opcode_bytes(const uint8_t *b)
 	}
 }
 
-/* Returns a hash of all bytes up to the SIB byte, which determine the form. The hash of an opcode without ModRM
- * includes the next byte. Returns 0 if there are too few bytes or too many prefixes. */
+/* Returns a hash of all bytes up to ModRM and SIB, which determine the form. For an opcode without ModRM, the byte
+ * after the opcode is included. Returns 0 if there are too few bytes. */
 static uint64_t head_key(const uint8_t *b, size_t avail)
 {
 	uint64_t h = 0;
@@ -168,7 +169,8 @@ static const cs_x86_op *second_memory(const cs_insn *c)
 	return NULL;
 }
 
-/* Registers are compared by name: the decoders use different enumerations, but the same names. */
+/* Do z and c denote the same register? Compares their names, which are the same in both decoders, unlike their
+ * numbers. */
 static bool same_register(ZydisRegister z, x86_reg c)
 {
 	const char *a = z == ZYDIS_REGISTER_NONE ? "" : ZydisRegisterGetString(z);
@@ -177,7 +179,7 @@ static bool same_register(ZydisRegister z, x86_reg c)
 	return a && b && !strcmp(a, b);
 }
 
-/* Does a memory operand access data? Some only compute an address or name a cache line: their size is not encoded. */
+/* Does a memory operand access data? If not, it only gives an address or a cache line, and its size is not encoded. */
 static bool accesses_data(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op)
 {
 	return op->mem.type == ZYDIS_MEMOP_TYPE_MEM && z->meta.category != ZYDIS_CATEGORY_NOP &&
@@ -201,7 +203,8 @@ static const char *memory_differs(const ZydisDecodedInstruction *z, const ZydisD
 	return NULL;
 }
 
-/* Is it a branch that Capstone puts into no group of jumps, calls or returns? */
+/* Is the instruction one that Zydis counts as a branch, but that Capstone puts into no group of jumps, calls or
+ * returns? */
 static bool has_no_group(const ZydisDecodedInstruction *z, const cs_insn *c)
 {
 	switch (z->mnemonic) {
@@ -217,7 +220,7 @@ static bool has_no_group(const ZydisDecodedInstruction *z, const cs_insn *c)
 	}
 }
 
-/* Does Capstone find the same target of a direct jump or call? */
+/* Does Capstone find the same target of a direct jump or call as Zydis? */
 static bool same_target(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, uint64_t addr,
                         const cs_insn *c)
 {
@@ -261,7 +264,8 @@ static const char *insn_differs(const ZydisDecodedInstruction *z, const ZydisDec
 			memory = &ops[i];
 	if (memory)
 		return memory_differs(z, memory, c);
-	/* Capstone lists the implicit memory operands of string instructions as explicit ones. */
+	/* Instructions with implicit memory operands are not compared: Capstone lists those of string instructions as
+	 * explicit. */
 	for (i = 0; i < z->operand_count; i++)
 		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY)
 			return NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes struct insn from bytes by the first decoder, Zydis. */
+/* Decodes bytes to struct insn by the first decoder, Zydis. Also contains functions of insn.h that need only the
+ * bytes. */
 #include "arch/x86/insn.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
@@ -38,8 +39,8 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	if (newer_is_register(op->mem.index))
 		out->index = INSN_HIGH_REG;
 	else if (op->mem.index != ZYDIS_REGISTER_NONE && out->index == INSN_NO_REG)
-		out->index = out->base;            /* a vector index (gather): any value other than INSN_NO_REG says indexed */
-	if (newer_is_register(op->mem.base)) { /* the rest of the address becomes its base */
+		out->index = out->base; /* a vector index (gather); any value but INSN_NO_REG says that there is an index */
+	if (newer_is_register(op->mem.base)) { /* the former index becomes the base */
 		out->base = out->index;
 		if (out->base == INSN_HIGH_REG)
 			out->base = INSN_NO_REG;
@@ -54,7 +55,8 @@ static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	}
 }
 
-/* Returns one of two moves, by the source of an instruction: register `from`, unless INSN_NO_REG, or memory. */
+/* Returns if_register if the source of an instruction is a register, `from`; if_memory if it is memory; else
+ * MOVE_NONE. */
 static uint8_t move_by(const ZydisDecodedOperand *source, unsigned from, enum insn_move if_register,
                        enum insn_move if_memory)
 {
@@ -107,7 +109,7 @@ static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpe
 		if (op->type == ZYDIS_OPERAND_TYPE_MEMORY) {
 			if (op->visibility == ZYDIS_OPERAND_VISIBILITY_EXPLICIT || op->mem.disp.has_displacement) {
 				memory_set(z, op, out);
-			} else if (zydis_gpr(op->mem.base) != 4) { /* a string instruction; with base 4 it would be the stack */
+			} else if (zydis_gpr(op->mem.base) != 4) { /* a string instruction; with base 4 (rsp) it is a push or pop */
 				out->string = true;
 				if (zydis_gpr(op->mem.base) != INSN_NO_REG)
 					out->reads |= (uint16_t)(1u << zydis_gpr(op->mem.base));
@@ -116,8 +118,8 @@ static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpe
 			r = zydis_gpr(op->reg.value);
 			if (r == INSN_NO_REG)
 				continue;
-			/* A conditional write (cmov), or a write of 8 or 16 bits, keeps the old value or a part of it, so it also
-			 * reads the register. */
+			/* A conditional write (cmov), or a write of 8 or 16 bits, leaves the old value or a part of it in place, so
+			 * it counts as a read, too. */
 			if ((op->actions & ZYDIS_OPERAND_ACTION_MASK_READ) || (op->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) ||
 			    ((op->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) && op->size < 32))
 				out->reads |= (uint16_t)(1u << r);
@@ -127,14 +129,14 @@ static void operands_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpe
 	}
 }
 
-/* Does an instruction order memory, or may what it calls change memory? */
+/* Does an instruction order memory accesses, or enter the kernel, which may change memory? */
 static bool is_barrier(const ZydisDecodedInstruction *z, const struct insn *out)
 {
 	return zydis_enters_kernel(z) || (z->attributes & ZYDIS_ATTRIB_HAS_LOCK) || z->mnemonic == ZYDIS_MNEMONIC_MFENCE ||
 	       (z->mnemonic == ZYDIS_MNEMONIC_XCHG && out->mem != MEM_NONE);
 }
 
-/* Is it xor %r,%r or sub %r,%r, whose result depends on no input? */
+/* Is the instruction xor %r,%r or sub %r,%r, whose result does not depend on the register? */
 static bool is_zeroing(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	return (z->mnemonic == ZYDIS_MNEMONIC_XOR || z->mnemonic == ZYDIS_MNEMONIC_SUB) &&
@@ -142,7 +144,8 @@ static bool is_zeroing(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	       ops[0].reg.value == ops[1].reg.value && ops[0].size >= 32;
 }
 
-/* Does it change the bit of memory that a register numbers? That bit may be anywhere. */
+/* Does the instruction change a bit of memory whose number is in a register? Then that bit may be anywhere in
+ * memory. */
 static bool changes_any_bit(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, const struct insn *out)
 {
 	return out->mem == MEM_UPDATE && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER &&
@@ -150,15 +153,15 @@ static bool changes_any_bit(const ZydisDecodedInstruction *z, const ZydisDecoded
 	        z->mnemonic == ZYDIS_MNEMONIC_BTC);
 }
 
-/* Does an instruction copy what it reads, or take an address? */
+/* Does an instruction copy a value unchanged, or compute an address (lea)? */
 static bool is_copy(const ZydisDecodedInstruction *z)
 {
 	return z->mnemonic == ZYDIS_MNEMONIC_MOV || z->mnemonic == ZYDIS_MNEMONIC_PUSH ||
 	       z->mnemonic == ZYDIS_MNEMONIC_LEA || (unsigned)z->mnemonic == NEWER_PUSH2;
 }
 
-/* Is it a lea with a DS prefix, or a mov from the GOT with one, which linkers relax to lea or to a mov of an immediate?
- */
+/* Is the instruction a lea with a DS prefix, or a mov from the GOT with one? Linkers may relax such a mov to lea, or to
+ * a mov of an immediate. */
 static bool is_marked(const uint8_t *bytes, const struct insn *out)
 {
 	return bytes[0] == 0x3e && out->len >= 4 && (bytes[1] & 0xf8) == 0x48 &&
@@ -218,7 +221,7 @@ bool insn_accesses_memory(const uint8_t *bytes, size_t avail)
 
 	if (!zydis_decode(bytes, avail, &z, ops))
 		return false;
-	/* Hints never fault (SDM vol. 2, PREFETCHh, CLDEMOTE); nops of any length access no memory. */
+	/* Hints for the cache never fault (SDM vol. 2, PREFETCHh, CLDEMOTE), and nops of any length access no memory. */
 	if (z.meta.category == ZYDIS_CATEGORY_PREFETCH || z.meta.category == ZYDIS_CATEGORY_WIDENOP ||
 	    z.mnemonic == ZYDIS_MNEMONIC_NOP || z.mnemonic == ZYDIS_MNEMONIC_CLDEMOTE)
 		return false;
@@ -259,7 +262,7 @@ bool insn_is_locked(const uint8_t *bytes) { return bytes[0] == 0xf0; }
 uint16_t insn_call_clobbers(void) { return 1u << 0 | 1u << 1 | 1u << 2 | 1u << 6 | 1u << 7 | 0xf00u; }
 /* rdi rsi rdx rcx r8 r9, and r10 (static chain pointer) */
 uint16_t insn_call_arguments(void) { return 1u << 7 | 1u << 6 | 1u << 2 | 1u << 1 | 0x700u; }
-/* Returns the registers of the arguments in a mask, given the order in which arguments are passed. */
+/* Returns the mask of the registers order[i] for which bit i of `arguments` is set. */
 static uint16_t in_order(const uint8_t order[6], unsigned arguments)
 {
 	uint16_t mask = 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The effects of an instruction on flags and on the stack pointer: which flags of a compare it reads, which of them it
- * sets, whether it keeps the stack pointer even, and how far it moves it. */
+/* The effects of an instruction on flags and on the stack pointer: which flags it reads and sets, whether the stack
+ * pointer stays even, and by how much the instruction moves it. */
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 
 #define ORDER (ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF)
 #define REST  (ORDER | ZYDIS_CPUFLAG_PF)
 
-/* May an instruction that sets flags leave them as they are? A shift or rotate by 0 does, and a repeated string
- * instruction may. */
+/* May an instruction that sets flags leave them unchanged? A shift or rotate by 0 does so, and so does a string
+ * instruction that is repeated 0 times. */
 static bool may_keep_flags(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	unsigned mnemonic = (unsigned)z->mnemonic & ~NEWER_CHANGED;
@@ -102,7 +102,7 @@ bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
 
 	*by = 0;
 	if (in->padding || in->flow == FLOW_RETURN || flow_is_call(in->flow))
-		return true; /* a callee takes its return address off the stack again */
+		return true; /* the callee of a call takes the return address off the stack again */
 	if (!(in->writes & 1u << 4))
 		return !(in->reads & 1u << 4);
 	if (in->move == MOVE_ADD) {
@@ -116,14 +116,14 @@ bool insn_stack_move(const uint8_t *bytes, const struct insn *in, int64_t *by)
 	if (!zydis_decode(bytes, in->len, &z, ops))
 		return false;
 	if ((unsigned)z.mnemonic == NEWER_PUSH2 ||
-	    (unsigned)z.mnemonic == NEWER_POP2) { /* rsp cannot be one of the two registers */
+	    (unsigned)z.mnemonic == NEWER_POP2) { /* neither of the two registers can be rsp */
 		*by = (unsigned)z.mnemonic == NEWER_PUSH2 ? -16 : 16;
 		return true;
 	}
 	if (z.operand_width != 64)
 		return false;
 	*by = z.mnemonic == ZYDIS_MNEMONIC_PUSH ? -8 : 8;
-	/* a push or pop of rsp itself does something else */
+	/* if the operand is rsp itself, the distance is not known */
 	return (z.mnemonic == ZYDIS_MNEMONIC_PUSH || z.mnemonic == ZYDIS_MNEMONIC_POP) &&
 	       (ops[0].type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(ops[0].reg.value) != 4);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The cache of decoded instructions by their first bytes: a hash table with a small direct-mapped table in front of
- * it. */
+/* The cache of decoded instructions (encoding.h): a hash table, in front of which a small direct-mapped table is
+ * searched. */
 #include "arch/x86/encoding.h"
 #include "support/memory.h"
 
@@ -9,14 +9,14 @@
 #include <string.h>
 
 #define SIZE_FIRST 64u
-#define SIZE_MOST  65536u /* a full table of this size is emptied */
+#define SIZE_MOST  65536u /* when a table of this size is full, it is emptied */
 #define SIZE_NEAR  8192u
 #define HEAD_MOST  8u /* maximum number of bytes of a key */
 #define PREFIXES   3u
 
 /* The way in which step.imm is computed. */
 enum encoding_imm {
-	IMM_CONSTANT, /* equal for all instructions with this key */
+	IMM_CONSTANT, /* a constant, for all instructions with this key */
 	IMM_SIGNED,   /* the immediate field, sign-extended */
 	IMM_UNSIGNED,
 	IMM_NEGATED,
@@ -25,7 +25,7 @@ enum encoding_imm {
 
 /* ---- the key bytes ------------------------------------------------------------- */
 
-/* The class of a byte before or at the opcode. */
+/* The classes of bytes by which an instruction can begin. */
 enum { OPCODE, PREFIX, REX, ESCAPE, VEX3, VEX2 };
 
 static const uint8_t kinds[256] = {
@@ -33,8 +33,8 @@ static const uint8_t kinds[256] = {
 	[0xc4] = VEX3,   [0xc5] = VEX2,   [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
 };
 
-/* Handles opcodes of more than one byte. `kind` is the class of the byte at p[*at], which follows the prefixes. Moves
- * *at to the last byte of the opcode. Returns what follows the opcode, or 0. */
+/* For opcodes of more than one byte: moves *at to the last byte of the opcode, and returns what follows it (RAW_*), or
+ * 0 if that is unknown. `kind` is the class of the byte p[*at], which follows the prefixes. */
 static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at)
 {
 	switch (kind) {
@@ -50,7 +50,8 @@ static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at
 	}
 }
 
-/* Returns the number of bytes before displacement and immediate; 0: not cached, the other decoders handle it. */
+/* Returns the number of bytes in front of displacement and immediate, or 0 if the cache does not serve such
+ * instructions. */
 static inline __attribute__((always_inline)) unsigned head_length(const uint8_t *p)
 {
 	unsigned at = 0, follows, kind = kinds[p[0]], modrm;
@@ -73,8 +74,8 @@ static inline __attribute__((always_inline)) unsigned head_length(const uint8_t 
 	return at <= HEAD_MOST ? at : 0;
 }
 
-/* Returns the key bytes as a number, padded with zeros. No key is a prefix of another one, so the padding causes no
- * collisions. */
+/* Returns the key bytes as a number, padded with zeros. The bytes of one key are never the beginning of another key, so
+ * the padding makes no two keys equal. */
 static inline uint64_t key_of(const uint8_t *p, unsigned head)
 {
 	uint64_t word;
@@ -104,7 +105,7 @@ static inline struct encoding *slot_of(const struct encodings *all, uint64_t key
 	return &all->list[i];
 }
 
-/* Looks a key up in `list` after a miss in `near`. Returns null if it is not cached. */
+/* Looks up in `list` a key that is not in `near`. Returns null if it is not in `list` either. */
 static __attribute__((noinline)) const struct encoding *find_in_list(struct encodings *all, uint64_t key)
 {
 	const struct encoding *x = slot_of(all, key);
@@ -124,7 +125,7 @@ static void near_make(struct encodings *all)
 	all->near_shift = 64 - (unsigned)__builtin_ctz(size);
 }
 
-/* Grows the table, or empties it at its largest size, so that it can take one more entry. */
+/* Makes room for one more entry: grows a table that is nearly full, or empties it if it has the largest size. */
 static void make_capacity(struct encodings *all)
 {
 	struct encodings more = {.size = all->size ? 4 * all->size : SIZE_FIRST};
@@ -156,7 +157,7 @@ void encodings_free(struct encodings *all)
 	memset(all, 0, sizeof(*all));
 }
 
-/* Makes the step of the instruction at `bytes` from its entry. */
+/* Makes the step of the instruction at `bytes` from x, the cache's entry for it. */
 static inline void entry_apply(const struct encoding *x, const uint8_t *bytes, uint64_t addr, struct step *out)
 {
 	uint64_t word;
@@ -195,7 +196,7 @@ bool encoding_decode(struct encodings *all, const uint8_t *bytes, uint64_t addr,
 	return x;
 }
 
-/* Returns the entry of the instruction at `bytes` if it was used lately, else null. */
+/* Returns the entry of the instruction at `bytes` if it is in `near`, else null. */
 static inline __attribute__((always_inline)) const struct encoding *near_entry(const struct step_cache *cache,
                                                                                const uint8_t *bytes, size_t readable)
 {
@@ -210,8 +211,8 @@ static inline __attribute__((always_inline)) const struct encoding *near_entry(c
 	return key && x->key == key ? x : NULL;
 }
 
-/* Does what step_decode_in() does, for an instruction that is not in the near cache. It is a function of its own so
- * that step_decode_in() need not save registers. */
+/* Implements step_decode_in() for an instruction that is not in `near`. It is a separate function so that
+ * step_decode_in() need not save registers. */
 static __attribute__((noinline)) bool step_decode_far(struct step_cache *cache, const uint8_t *bytes, size_t avail,
                                                       size_t readable, uint64_t addr, struct step *out)
 {
@@ -259,8 +260,8 @@ static unsigned disp_size(const struct raw *raw)
 	return raw->mod == 2 || rm == 5 || (rm == 4 && (raw->base & 7) == 5) ? 4 : 0;
 }
 
-/* Do the displacement or the immediate affect more than step.disp and step.imm? Then the instruction cannot be
- * cached. */
+/* Does the displacement or the immediate affect other members of the step than disp and imm? Then the instruction
+ * cannot be cached. */
 static bool is_irregular(const struct form *f, const struct raw *raw)
 {
 	struct raw zero = *raw, ones = *raw;
@@ -271,7 +272,7 @@ static bool is_irregular(const struct form *f, const struct raw *raw)
 	       (f->stored && (stores_back(f->mnemonic, f->op, &zero) || stores_back(f->mnemonic, f->op, &ones)));
 }
 
-/* Returns the enum encoding_imm by which form_apply() computes step.imm, or -1 if none describes it. */
+/* Returns the enum encoding_imm that describes how form_apply() computes step.imm, or -1 if none does. */
 static int imm_of(const struct form *f, const struct raw *raw, const struct step *s)
 {
 	bool field = f->quick && f->imm_size;

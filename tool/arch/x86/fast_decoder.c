@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes -> struct step: by the cache of encodings, by the form, or in full by Zydis, in this order. */
+/* Decodes bytes to struct step: by the cache of encodings if possible, else by the instruction's form, else in full by
+ * Zydis. */
 #include "arch/x86/fast_decoder.h"
 #include "arch/x86/encoding.h"
 #include "arch/x86/newer.h"
@@ -12,10 +13,10 @@
 #include <string.h>
 
 #define RSP         4u
-#define CACHES_KEPT 4u    /* those of one thread, and those that other passes use beside it */
-#define SIZE_KEPT   4096u /* entries; larger caches are freed, since they would stay in the midst of the heap */
+#define CACHES_KEPT 4u    /* enough for one thread, and for the passes that run at the same time */
+#define SIZE_KEPT   4096u /* size of the hash table; larger caches are freed, since they would fragment the heap */
 
-static ZydisDecoder lengths; /* in minimal mode, which gives prefixes, opcode and ModRM, but no operands */
+static ZydisDecoder lengths; /* a decoder in minimal mode, which gives prefixes, opcode and ModRM, but no operands */
 static pthread_once_t lengths_once = PTHREAD_ONCE_INIT;
 
 static void lengths_init(void)
@@ -24,9 +25,9 @@ static void lengths_init(void)
 	ZydisDecoderEnableMode(&lengths, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
 }
 
-/* The result of decoding depends on the bytes alone, so a cache that is no longer needed can serve the next pass, round
- * or file. Several passes read a small object, and they used to spend most of their time on decoding the first
- * instruction of each form again. */
+/* Caches that were freed, for the next step_cache_new(). The result of decoding depends only on the bytes, so the cache
+ * of one pass, round or file can serve the next one. Without this, the passes over a small object file would spend most
+ * of their time on decoding the first instruction of each form again. */
 static struct step_cache *kept[CACHES_KEPT];
 static size_t size_kept = SIZE_KEPT;
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,9 +71,9 @@ void step_cache_free(struct step_cache *c)
 
 static inline uint16_t bit(unsigned r) { return r < 16 ? (uint16_t)(1u << r) : 0; }
 
-/* Computes struct step's `touches`: the registers that are read or changed. It includes rsp where rsp is changed, and
- * for each op that is not listed here: the analysis always knows something of rsp, so these instructions are never
- * skipped. */
+/* Computes step.touches, the mask of the registers that are read or changed. It includes rsp if rsp is changed, and for
+ * each op that is not listed here. The value of rsp is always known in some way, so the analysis never skips these
+ * instructions. */
 static uint16_t touches(const struct step *in)
 {
 	uint16_t mask = in->writes | (in->a == RSP ? bit(RSP) : 0);
@@ -118,7 +119,7 @@ static bool changes_more(const struct step *in)
 	}
 }
 
-/* Computes struct step's `effects`: EFFECT_*. */
+/* Computes step.effects (EFFECT_*). */
 static uint8_t effects(const struct step *in)
 {
 	bool way = in->flow != FLOW_NEXT || in->op == STEP_SYSCALL;
@@ -131,7 +132,7 @@ static uint8_t effects(const struct step *in)
 	       (changes_more(in) ? EFFECT_OTHER : 0) | (number ? EFFECT_CONSTANT : 0) | (needs ? EFFECT_NEEDS_CONSTANT : 0);
 }
 
-/* Makes the step of an instruction of a known form, and caches its encoding. */
+/* Makes the step of an instruction from its form and its raw fields, and caches its encoding. */
 static void step_of_form(struct step_cache *cache, const struct form *f, const struct raw *raw, const uint8_t *padded,
                          uint64_t addr, struct step *out)
 {
@@ -142,9 +143,10 @@ static void step_of_form(struct step_cache *cache, const struct form *f, const s
 }
 
 /*
- * Decodes, without Zydis, an instruction of a known form for which raw_read() was found to give the same fields as
- * Zydis. That then holds for the whole form: the positions of the fields depend only on what is in raw_key(), and on
- * the fields before them. *fresh becomes whether the instruction has a form that is not known yet.
+ * Decodes an instruction without Zydis, and returns false if this is not possible. It is possible if the form is known,
+ * and raw_read() gave the same fields as Zydis for an earlier instruction of the form. It then does so for all
+ * instructions of the form, since the positions of fields depend only on what is in raw_key(), and on the fields in
+ * front of them. *fresh becomes true if the form is not known yet.
  */
 static bool step_by_form(struct step_cache *cache, const uint8_t *padded, size_t avail, uint64_t addr, struct step *out,
                          bool *fresh)
@@ -175,7 +177,7 @@ void step_check_again(const uint8_t *bytes, size_t avail, uint64_t addr, const s
 	abort();
 }
 
-/* Sets the effect of a pair of pushes or pops. */
+/* Sets the effect of push2 or pop2. */
 static void pair_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct step *out)
 {
 	bool push = (unsigned)z->mnemonic == NEWER_PUSH2;
@@ -187,7 +189,7 @@ static void pair_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 	out->writes &= (uint16_t) ~(1u << RSP | (push ? 0 : bit(out->a) | bit(out->b)));
 }
 
-/* Makes the step of an instruction that is decoded in full. */
+/* Makes the step of an instruction that was decoded with all operands. */
 static void step_of(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr, struct step *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -212,7 +214,7 @@ static bool step_newer(const uint8_t *bytes, size_t avail, uint64_t addr, struct
 	return true;
 }
 
-/* Decodes an instruction with all operands by Zydis, without a form. */
+/* Decodes an instruction with all operands, without making a form. */
 static bool step_in_full(const uint8_t *bytes, size_t avail, uint64_t addr, struct step *out)
 {
 	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
@@ -232,7 +234,8 @@ struct code_bytes {
 	const uint8_t *padded;
 };
 
-/* Decodes with Zydis: only the raw fields if the form is known, the operands, too, if it is new. */
+/* Decodes with Zydis: only the raw fields if the form is known, also the operands if it is not. `fresh_form`: the
+ * caller knows that the form is not known. */
 static bool step_by_zydis(struct step_cache *cache, const struct code_bytes *code, uint64_t addr, bool fresh_form,
                           struct step *out)
 {

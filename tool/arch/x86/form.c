@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the form of an instruction that Zydis has decoded, and struct step from the raw fields of other instructions of
- * the same form. */
+/* Makes the form of an instruction that Zydis has decoded, and makes struct step for other instructions of this form
+ * from their raw fields. */
 #include "arch/x86/form.h"
 #include "arch/x86/step_full.h"
 #include "support/memory.h"
@@ -10,8 +10,8 @@
 
 #define RSP 4u
 
-/* Returns the number of the general-purpose register in a field. Without REX, fields 4-7 of byte operands are ah ch dh
- * bh. */
+/* Returns the number of the general-purpose register in a field. `byte`: it is an 8-bit register; without REX, the
+ * numbers 4 to 7 then mean ah, ch, dh and bh. */
 static inline unsigned field_reg(const struct raw *z, unsigned field, bool byte)
 {
 	unsigned r = z->field[field];
@@ -96,7 +96,7 @@ bool form_make(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 	return true;
 }
 
-/* Sets base, index and displacement by the ModRM and SIB bytes (SDM vol. 2, 2.1.5). */
+/* Sets base, index and displacement of *out from the ModRM and SIB bytes (SDM vol. 2, 2.1.5). */
 static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *out)
 {
 	unsigned rm = z->field[FIELD_RM];
@@ -118,7 +118,7 @@ static inline void memory_raw(const struct raw *z, uint64_t addr, struct step *o
 	}
 }
 
-/* Copies an operand of a form, and sets the register that the instruction names in its field. */
+/* Copies an operand of a form, and sets its register to the one in the instruction's field. */
 static inline void operand_fill(const struct operand *of, const struct raw *z, struct operand *out)
 {
 	*out = *of;

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-#define REGISTERS 48 /* bytes of rbx rbp r12-r15, in ascending order of address, below the return address */
+/* The size of the saved registers below the return address: rbx rbp r12-r15, in ascending order of address. */
+#define REGISTERS 48
 #define AT_RBP    8
 
 /* The types of closures and frames are the numbers from 1 to this one (rts/storage/ClosureTypes.h). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recognizes what compilers use an instruction for, for the tracking of addresses. */
+/* Recognizes instructions by what compilers use them for. This serves to track addresses. */
 #include "arch/x86/insn.h"
 
 /* After REX.W: 89 and c7 are mov to memory. 50 to 57, also after 41, are push. 66 REX.W 0f 6e is movq to a vector

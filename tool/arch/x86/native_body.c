@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides whether an instruction sequence may replace a call. It may do what the calling convention allows a function
- * (System V psABI 3.2), except return: write caller-saved registers, flags other than the direction flag, and memory
- * other than the stack. An instruction whose meaning depends on its address is always refused.
+ * Decides whether an instruction sequence may replace a call. The sequence may do what the calling convention allows a
+ * function to do (System V psABI 3.2), apart from the return: write to caller-saved registers, to flags other than the
+ * direction flag, and to memory other than the stack. Instructions whose meaning depends on their address are always
+ * refused.
  */
 #include "arch/x86/insn.h"
 #include "arch/x86/zydis.h"
@@ -34,7 +35,7 @@ static bool may_write(const ZydisDecodedInstruction *z, ZydisRegister r)
 	case ZYDIS_REGCLASS_FLAGS: return true;
 	default: break;
 	}
-	/* Arithmetic sets exception flags in MXCSR; its control bits are callee-saved. */
+	/* Arithmetic may set the exception flags in MXCSR; the control bits of MXCSR are callee-saved. */
 	return r == ZYDIS_REGISTER_MXCSR && z->mnemonic != ZYDIS_MNEMONIC_LDMXCSR && z->mnemonic != ZYDIS_MNEMONIC_VLDMXCSR;
 }
 
@@ -61,7 +62,8 @@ static const char *operand_refuse(const ZydisDecodedInstruction *z, const ZydisD
 	return NULL;
 }
 
-/* Returns why an instruction may not replace a call, as a phrase for messages, or null if it may. */
+/* Returns null if an instruction may be part of what replaces a call; otherwise the reason why not, as a phrase for
+ * messages. */
 static const char *insn_refuse(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	const char *why;
@@ -121,7 +123,8 @@ static bool same_operands(const ZydisDecodedInstruction *a, const ZydisDecodedOp
 			return false;
 		if (x[i].type == ZYDIS_OPERAND_TYPE_REGISTER && x[i].reg.value != y[i].reg.value)
 			return false;
-		/* Segment overrides cs, ds, es and ss have no effect in 64-bit mode (SDM vol. 1, 3.3.4). */
+		/* The segment is not compared: the overrides cs, ds, es and ss have no effect in 64-bit mode (SDM vol. 1,
+		 * 3.3.4). */
 		if (x[i].type == ZYDIS_OPERAND_TYPE_MEMORY &&
 		    (x[i].mem.base != y[i].mem.base || x[i].mem.index != y[i].mem.index || x[i].mem.scale != y[i].mem.scale ||
 		     x[i].mem.disp.value != y[i].mem.disp.value))
@@ -132,7 +135,8 @@ static bool same_operands(const ZydisDecodedInstruction *a, const ZydisDecodedOp
 	return true;
 }
 
-/* Are the bytes one instruction whose meaning 0x2e prefixes do not change, up to the length of the longest site? */
+/* Are the bytes one instruction whose meaning stays the same if 0x2e prefixes pad it to any length up to that of the
+ * longest site? */
 static bool can_be_padded(const uint8_t *bytes, unsigned len)
 {
 	ZydisDecodedInstruction z, p;
@@ -142,7 +146,7 @@ static bool can_be_padded(const uint8_t *bytes, unsigned len)
 
 	if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(zydis_decoder(), bytes, len, &z, x)))
 		return false;
-	for (i = 0; i < z.raw.prefix_count; i++) /* of two segment overrides, either may win */
+	for (i = 0; i < z.raw.prefix_count; i++) /* with two segment overrides, it is not certain which one counts */
 		if (strchr("\x2e\x36\x3e\x26\x64\x65", z.raw.prefixes[i].value))
 			return false;
 	for (n = len + 1; n <= SITE_MOST; n++) {

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads instructions that are newer than Zydis. Sources: Intel APX Architecture Specification 355828 (chapters 3 and 4:
- * REX2, EVEX map 4, NDD, NF, CCMP, push2); Intel Architecture Instruction Set Extensions 319433 (the extensions of the
- * table); SDM vol. 2, 2.2 to 2.7. tests/arch/test_newer.py compares everything here with encodings by LLVM.
+ * Reads instructions that are newer than Zydis 4.0, and decodes them by older ones (newer.h). To add an instruction,
+ * add a row to `promoted_rows` (EVEX map 4), to `rows` (other encodings), or to the table in newer_vector.c. Sources:
+ * Intel APX Architecture Specification 355828 (chapters 3 and 4: REX2, EVEX map 4, NDD, NF, CCMP, push2); Intel
+ * Architecture Instruction Set Extensions 319433 (the extensions of the table); SDM vol. 2, 2.2 to 2.7.
+ * tests/arch/test_newer.py compares everything here with encodings by LLVM.
  */
 #include "arch/x86/newer_internal.h"
 #include "arch/x86/zydis.h"
 
 #include <string.h>
 
-/* Returns the number of legacy prefixes at the start, or 0xff if there are too many or nothing follows them. */
+/* Returns the number of legacy prefixes at the start, or 0xff if there are too many or if nothing follows them. */
 static unsigned prefixes_of(const uint8_t *b, size_t avail)
 {
 	unsigned at = 0;
@@ -39,7 +41,8 @@ static void add(struct newer *n, unsigned byte)
 		n->full = true;
 }
 
-/* Copies all bytes from `at` on, which follow the opcode: nothing there is part of a prefix. */
+/* Copies all bytes from `at` on to n->alike. They follow the opcode, and are the same in the newer and the older
+ * encoding. */
 static void add_rest(struct newer *n, const uint8_t *b, size_t avail, unsigned at)
 {
 	n->head = at;
@@ -49,8 +52,8 @@ static void add_rest(struct newer *n, const uint8_t *b, size_t avail, unsigned a
 }
 
 /*
- * Returns the REX prefix of the older encoding. A register from r16 on is given as r8 to r15, so that no number has a
- * meaning of its own in the encoding (as rsp and rbp have in ModRM and SIB, and rax in nop).
+ * Returns the REX prefix of the older encoding. In place of r16 to r31 it encodes one of r8 to r15: numbers below 8 may
+ * have a special meaning in the encoding, as those of rsp and rbp have in ModRM and SIB, and rax in nop.
  */
 static unsigned rex_of(const struct newer *n, bool w)
 {
@@ -60,8 +63,8 @@ static unsigned rex_of(const struct newer *n, bool w)
 
 /* ---- REX2 ----------------------------------------------------------------------------- */
 
-/* Has an opcode no form with REX2? These are whole rows of the opcode map, prefixes and escapes (APX 3.1.2.1), and
- * xsave and its relatives. */
+/* Is an opcode one that cannot have a REX2 prefix? Such opcodes are in certain rows of the opcode map, are prefixes and
+ * escapes (APX 3.1.2.1), or are xsave and its relatives. */
 static bool rex2_has_not(bool map1, unsigned opcode, unsigned modrm)
 {
 	unsigned rows = map1 ? 1u << 3 | 1u << 8 : 1u << 4 | 1u << 7 | 1u << 0xa | 1u << 0xe, reg = modrm >> 3 & 7;
@@ -105,7 +108,7 @@ static bool rex2_read(const uint8_t *b, size_t avail, unsigned at, struct newer 
 	n->low = (payload & REX_R ? HIGH_REG : 0) | (payload & REX_X ? HIGH_INDEX : 0) | (payload & REX_B ? HIGH_BASE : 0);
 	memcpy(n->alike, b, at);
 	n->alike_len = at;
-	if (!map1 && opcode == 0xa1) { /* jmpabs: mov of a 64-bit immediate stands in for it */
+	if (!map1 && opcode == 0xa1) { /* jmpabs; a mov of a 64-bit immediate stands in for it */
 		if ((payload & REX_W) || any_of(b, at, "\x66\x67\xf0\xf2\xf3"))
 			return false;
 		n->mnemonic = NEWER_JMPABS;
@@ -157,12 +160,12 @@ static bool evex_read(const uint8_t *b, size_t avail, unsigned at, struct evex *
 
 /* Columns of the table below. */
 enum {
-	THIRD = 1,      /* ND may be set: vvvv is then a third operand, the destination */
-	KEEPS = 2,      /* NF may be set: it then leaves the flags as they are */
-	ZEROES = 4,     /* ND has another meaning: it zeroes the upper part of the destination */
-	CONDITION = 8,  /* ccmp and ctest: NF, ND and vvvv encode a condition, and the flags where it is false */
+	THIRD = 1,      /* ND may be set; then vvvv is a third operand, the destination */
+	KEEPS = 2,      /* NF may be set; then the instruction leaves the flags unchanged */
+	ZEROES = 4,     /* ND may be set; then the upper part of the destination becomes zero */
+	CONDITION = 8,  /* ccmp and ctest: NF, ND and vvvv encode a condition, and the flags that are set if it is false */
 	SIZED = 16,     /* pp = 66: 16-bit operands */
-	SIZED_ODD = 32, /* the same for odd opcodes; even ones have operands of a byte */
+	SIZED_ODD = 32, /* pp = 66: 16-bit operands if the opcode is odd; even opcodes have 8-bit operands */
 	CMOV = 64,
 	WIDE = 128, /* 64-bit operands, whatever W is */
 };
@@ -171,18 +174,18 @@ enum { NONE = 1 << PP_NONE, P66 = 1 << PP_66, F3 = 1 << PP_F3, F2 = 1 << PP_F2 }
 #define ARITHMETIC (THIRD | KEEPS | SIZED_ODD)
 #define NAMED(m)   (NEWER_CHANGED | ZYDIS_MNEMONIC_##m)
 
-/* The instructions of map 4, each with the older instruction that it is made from (APX 3.1.3 and the table of chapter
+/* The instructions of map 4, each with the older instruction that stands in for it (APX 3.1.3 and the table of chapter
  * 4). */
 static const struct promoted {
 	uint8_t first, last; /* opcodes */
 	uint8_t regs;        /* bit n: ModRM.reg may be n */
-	uint8_t pps;         /* bits: values of pp that select the instruction; SIZED adds 66 */
-	uint8_t operand;     /* in ModRM.rm */
-	uint8_t map, opcode; /* of the older instruction for `first`; map 0: one byte, 1: 0f, 2: 0f 38 */
-	uint8_t prefix;      /* its mandatory prefix; 0: none */
+	uint8_t pps;         /* bit n: pp may be n; SIZED adds 66 */
+	uint8_t operand;     /* what ModRM.rm may be: MEMORY, REGISTER, BOTH */
+	uint8_t map, opcode; /* of the older instruction that belongs to opcode `first`; map 0: one byte, 1: 0f, 2: 0f 38 */
+	uint8_t prefix;      /* mandatory prefix of the older instruction; 0: none */
 	uint8_t flags;
-	uint16_t mnemonic; /* 0: that of the older instruction, which is the same instruction */
-	char name[8];      /* empty: that of the older instruction */
+	uint16_t mnemonic; /* 0: that of the older instruction, which does the same */
+	char name[8];      /* empty: it has the older instruction's name */
 } promoted_rows[] = {
 	{0x00, 0x03, 0xff, NONE, BOTH, 0, 0x00, 0, ARITHMETIC, 0, ""},        /* add */
 	{0x08, 0x0b, 0xff, NONE, BOTH, 0, 0x08, 0, ARITHMETIC, 0, ""},        /* or */
@@ -262,7 +265,7 @@ static const struct promoted *promoted_find(const struct evex *e)
 	return NULL;
 }
 
-/* Is it push2 or pop2? */
+/* Is the instruction push2 or pop2? */
 static bool is_pair(const struct evex *e)
 {
 	unsigned reg = e->modrm >> 3 & 7;
@@ -273,7 +276,7 @@ static bool is_pair(const struct evex *e)
 /* Reads push2 and pop2. xchg of two registers stands in for them. */
 static bool pair_read(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n)
 {
-	static const char *const names[2][2] = {{"pop2", "pop2p"}, {"push2", "push2p"}}; /* by `push` and W */
+	static const char *const names[2][2] = {{"pop2", "pop2p"}, {"push2", "push2p"}}; /* indexes: `push`; W */
 	unsigned rm = (e->modrm & 7) | (e->low & HIGH_BASE ? 8 : 0) | (e->high & HIGH_BASE ? 16 : 0);
 	bool push = e->opcode == 0xff;
 
@@ -288,14 +291,14 @@ static bool pair_read(const uint8_t *b, size_t avail, unsigned at, const struct 
 	n->no_reads = !push;
 	add(n, rex_of(n, true));
 	add(n, push ? 0x85 : 0x87);
-	add(n, e->modrm); /* its reg field belongs to no operand: newer_decode() drops it */
+	add(n, e->modrm); /* its reg field is no operand of the pair, so finish() drops this operand */
 	add_rest(n, b, avail, at + 6);
 	n->head--;
 	n->alike_head--;
 	return true;
 }
 
-/* Distinguishes cmov from cfcmov: that is cmov with the bit that keeps flags, or without a third operand. */
+/* Handles cmov and cfcmov. cfcmov is cmov with the bit NF, or without a third operand. */
 static void conditional_move(const struct evex *e, struct newer *n, unsigned *opcode, unsigned *map)
 {
 	static const char *const names[16] = {"cfcmovo",  "cfcmovno", "cfcmovb",  "cfcmovae", "cfcmove", "cfcmovne",
@@ -308,13 +311,13 @@ static void conditional_move(const struct evex *e, struct newer *n, unsigned *op
 	n->name = names[e->opcode & 15];
 	n->mnemonic = NEWER_CHANGED | ZYDIS_MNEMONIC_CMOVO;
 	n->first_written = !e->nd;
-	if (e->nf && !e->nd) { /* a move to the operand that may be memory: mov stands in for it */
+	if (e->nf && !e->nd) { /* it moves to the operand that may be memory; mov stands in for it */
 		*map = 0;
 		*opcode = 0x89;
 	}
 }
 
-/* Applies the bits ND, NF and vvvv. Returns false if this instruction may not have them. */
+/* Applies the bits ND, NF and vvvv to *n. Returns false if the instruction may not have them. */
 static bool promoted_bits(const struct evex *e, const struct promoted *p, struct newer *n)
 {
 	if (p->flags & CONDITION) {
@@ -384,19 +387,19 @@ enum space { LEGACY, VEX };
 
 /* Columns of the table below. */
 enum {
-	UPDATES = 1,   /* cmpccxadd: memory and the register are read and written, in this order */
-	KEPT = 2,      /* it has no effect on flags, though the older instruction has */
+	UPDATES = 1,   /* cmpccxadd: its first two operands, memory and a register, are both read and written */
+	KEPT = 2,      /* the instruction has no effect on flags, but the older one has */
 	RETURNS = 4,   /* iretq stands in for it */
-	BY_REGS = 8,   /* the opcode alone does not decide: ModRM must be `modrm` */
+	BY_REGS = 8,   /* the opcode alone does not select the instruction: ModRM must also be `modrm` */
 	ANY_L = 16,    /* VEX.L may be 0 or 1; otherwise it is `l` */
-	NO_VVVV = 32,  /* vvvv is empty */
-	PREFIXED = 64, /* 66 sets the operand size, and is no mandatory prefix here */
-	EITHER = 128,  /* assemblers differ in which register is the destination */
+	NO_VVVV = 32,  /* vvvv must be unused */
+	PREFIXED = 64, /* a prefix 66 sets the operand size, and is no mandatory prefix */
+	EITHER = 128,  /* assemblers do not agree which register is the destination */
 };
 
 /*
- * Instructions of other extensions. For each, an older one with the same kinds of operands stands in: it has the same
- * length, and reads and writes the same general registers and memory.
+ * Instructions of other extensions. An older instruction with the same kinds of operands stands in for each of them: it
+ * reads and writes the same general registers and memory.
  */
 static const struct row {
 	uint8_t space, map, pp, first, last;
@@ -406,19 +409,19 @@ static const struct row {
 	uint8_t as_map, as_pp, as_opcode;
 	uint8_t as_modrm; /* with BY_REGS; 0: the same */
 	uint8_t flags;
-	char name[16], second[12]; /* names of `first`, and of the next opcode */
+	char name[16], second[12]; /* name of the instruction with opcode `first`; of the one with the next opcode */
 } rows[] = {
-	/* AVX-VNNI-INT8 and INT16: vpdpbusd stands in */
+	/* AVX-VNNI-INT8 and INT16: vpdpbusd stands in for them */
 	{VEX, 2, PP_NONE, 0x50, 0x51, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpbuud", "vpdpbuuds"},
 	{VEX, 2, PP_F3, 0x50, 0x51, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpbsud", "vpdpbsuds"},
 	{VEX, 2, PP_F2, 0x50, 0x51, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpbssd", "vpdpbssds"},
 	{VEX, 2, PP_NONE, 0xd2, 0xd3, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpwuud", "vpdpwuuds"},
 	{VEX, 2, PP_66, 0xd2, 0xd3, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpwusd", "vpdpwusds"},
 	{VEX, 2, PP_F3, 0xd2, 0xd3, BOTH, 0, 0, 0, 2, PP_66, 0x50, 0, ANY_L, "vpdpwsud", "vpdpwsuds"},
-	/* AVX-IFMA: vpsllvq stands in */
+	/* AVX-IFMA: vpsllvq stands in for it */
 	{VEX, 2, PP_66, 0xb4, 0xb4, BOTH, 1, 0, 0, 2, PP_66, 0x47, 0, ANY_L, "vpmadd52luq", ""},
 	{VEX, 2, PP_66, 0xb5, 0xb5, BOTH, 1, 0, 0, 2, PP_66, 0x47, 0, ANY_L, "vpmadd52huq", ""},
-	/* AVX-NE-CONVERT: vpabsb and vpbroadcastw stand in */
+	/* AVX-NE-CONVERT: vpabsb and vpbroadcastw stand in for it */
 	{VEX, 2, PP_NONE, 0xb0, 0xb0, MEMORY, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneoph2ps", ""},
 	{VEX, 2, PP_66, 0xb0, 0xb0, MEMORY, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneeph2ps", ""},
 	{VEX, 2, PP_F3, 0xb0, 0xb0, MEMORY, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneebf162ps", ""},
@@ -426,7 +429,7 @@ static const struct row {
 	{VEX, 2, PP_66, 0xb1, 0xb1, MEMORY, 0, 0, 0, 2, PP_66, 0x79, 0, ANY_L | NO_VVVV, "vbcstnesh2ps", ""},
 	{VEX, 2, PP_F3, 0xb1, 0xb1, MEMORY, 0, 0, 0, 2, PP_66, 0x79, 0, ANY_L | NO_VVVV, "vbcstnebf162ps", ""},
 	{VEX, 2, PP_F3, 0x72, 0x72, BOTH, 0, 0, 0, 2, PP_66, 0x1c, 0, ANY_L | NO_VVVV, "vcvtneps2bf16", ""},
-	/* SM3, SM4, SHA512: vpshufb, vpalignr and vpabsb stand in */
+	/* SM3, SM4, SHA512: vpshufb, vpalignr and vpabsb stand in for them */
 	{VEX, 2, PP_NONE, 0xda, 0xda, BOTH, 0, 0, 0, 2, PP_66, 0x00, 0, 0, "vsm3msg1", ""},
 	{VEX, 2, PP_66, 0xda, 0xda, BOTH, 0, 0, 0, 2, PP_66, 0x00, 0, 0, "vsm3msg2", ""},
 	{VEX, 3, PP_66, 0xde, 0xde, BOTH, 0, 0, 0, 3, PP_66, 0x0f, 0, 0, "vsm3rnds2", ""},
@@ -435,7 +438,7 @@ static const struct row {
 	{VEX, 2, PP_F2, 0xcb, 0xcb, REGISTER, 0, 1, 0, 2, PP_66, 0x00, 0, 0, "vsha512rnds2", ""},
 	{VEX, 2, PP_F2, 0xcc, 0xcc, REGISTER, 0, 1, 0, 2, PP_66, 0x1c, 0, NO_VVVV, "vsha512msg1", ""},
 	{VEX, 2, PP_F2, 0xcd, 0xcd, REGISTER, 0, 1, 0, 2, PP_66, 0x1c, 0, NO_VVVV, "vsha512msg2", ""},
-	/* AMX: tdpbssd stands in, and tileloadd for loads */
+	/* AMX: tdpbssd stands in for it, and tileloadd for its loads */
 	{VEX, 2, PP_F2, 0x5c, 0x5c, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tdpfp16ps", ""},
 	{VEX, 2, PP_66, 0x6c, 0x6c, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tcmmimfp16ps", ""},
 	{VEX, 2, PP_NONE, 0x6c, 0x6c, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tcmmrlfp16ps", ""},
@@ -446,9 +449,9 @@ static const struct row {
 	{VEX, 5, PP_66, 0xfd, 0xfd, REGISTER, 0, 0, 0, 2, PP_F2, 0x5e, 0, 0, "tdphf8ps", ""},
 	{VEX, 2, PP_F2, 0x4a, 0x4a, MEMORY, 0, 0, 0, 2, PP_F2, 0x4b, 0, NO_VVVV, "tileloaddrs", ""},
 	{VEX, 2, PP_66, 0x4a, 0x4a, MEMORY, 0, 0, 0, 2, PP_66, 0x4b, 0, NO_VVVV, "tileloaddrst1", ""},
-	/* CMPCCXADD: bextr stands in */
+	/* CMPCCXADD: bextr stands in for it */
 	{VEX, 2, PP_66, 0xe0, 0xef, MEMORY, 2, 0, 0, 2, PP_NONE, 0xf7, 0, UPDATES, "", ""},
-	/* RAO-INT: add stands in; for the others of user space mov and cmp */
+	/* RAO-INT: add stands in for it. For the other instructions of user space, mov and cmp do */
 	{LEGACY, 2, PP_NONE, 0xfc, 0xfc, MEMORY, 2, 0, 0, 0, PP_NONE, 0x01, 0, KEPT, "aadd", ""},
 	{LEGACY, 2, PP_66, 0xfc, 0xfc, MEMORY, 2, 0, 0, 0, PP_NONE, 0x01, 0, KEPT, "aand", ""},
 	{LEGACY, 2, PP_F2, 0xfc, 0xfc, MEMORY, 2, 0, 0, 0, PP_NONE, 0x01, 0, KEPT, "aor", ""},
@@ -466,7 +469,8 @@ static const struct row {
 	{LEGACY, 1, PP_NONE, 0x01, 0x01, REGISTER, 2, 0, 0xc7, 1, PP_NONE, 0x01, 0xf9, BY_REGS, "pbndkb", ""},
 };
 
-/* Returns the mandatory prefix among legacy prefixes: f2 and f3 take precedence over 66. */
+/* Returns which of the first `at` bytes, which are legacy prefixes, is the mandatory prefix (PP_*). f2 and f3 take
+ * precedence over 66. */
 static unsigned mandatory_of(const uint8_t *b, unsigned at)
 {
 	if (any_of(b, at, "\xf2"))
@@ -476,21 +480,22 @@ static unsigned mandatory_of(const uint8_t *b, unsigned at)
 	return any_of(b, at, "\x66") ? PP_66 : PP_NONE;
 }
 
-/* The fields of a VEX prefix and its opcode, or of a legacy instruction and its mandatory prefix. */
+/* An instruction as row_find() needs it: the fields of a VEX prefix and the opcode after it, or those of a legacy
+ * instruction and its mandatory prefix. */
 struct encoded {
 	unsigned space, map, pp, opcode, modrm, vvvv, l;
 	bool w;
 	unsigned after; /* offset after the opcode */
 };
 
-/* Has an instruction the opcode of a row? */
+/* Is the opcode of an instruction one of a row? */
 static bool has_opcode(const struct encoded *c, const struct row *r)
 {
 	return r->space == c->space && r->map == c->map && c->opcode >= r->first && c->opcode <= r->last &&
 	       (r->pp == c->pp || ((r->flags & PREFIXED) && c->pp == PP_66));
 }
 
-/* Has an instruction the operands that its row demands? */
+/* Has an instruction the operands that a row demands? */
 static bool has_operands(const struct encoded *c, const struct row *r)
 {
 	if (!(r->operand & (c->modrm < 0xc0 ? MEMORY : REGISTER)) || (r->w != 2 && r->w != c->w))
@@ -501,7 +506,7 @@ static bool has_operands(const struct encoded *c, const struct row *r)
 		return false;
 	if ((r->flags & BY_REGS) && (r->operand == BOTH ? c->modrm & 0x38 : c->modrm) != r->modrm)
 		return false;
-	return r->as_opcode != 0x4b || (c->modrm & 7) == 4; /* tileloadd and its relatives have a SIB byte */
+	return r->as_opcode != 0x4b || (c->modrm & 7) == 4; /* tileloadd and its relatives must have a SIB byte */
 }
 
 /* Returns the row of an instruction, or null if there is none. */
@@ -530,7 +535,7 @@ static void row_take(const struct row *r, const struct encoded *c, struct newer 
 	n->both = r->flags & EITHER;
 }
 
-/* Adds a VEX prefix with the register bits of *n, and the opcode. */
+/* Adds to n->alike a VEX prefix with the register bits of *n, and the opcode. */
 static void add_vex(struct newer *n, const struct encoded *c)
 {
 	add(n, VEX3);
@@ -540,11 +545,12 @@ static void add_vex(struct newer *n, const struct encoded *c)
 	add(n, c->opcode);
 }
 
-/* Reads urdmsr, uwrmsr, rdmsr and wrmsrns with the number as an immediate. A mov to a 64-bit register, or a cmp of one,
- * stands in for them. */
+/* Reads urdmsr, uwrmsr, rdmsr and wrmsrns if the number of the MSR is an immediate. A mov to a 64-bit register stands
+ * in for those that read an MSR, a cmp of a 64-bit register for those that write one. */
 static bool msr_read(const uint8_t *b, size_t avail, const struct encoded *c, struct newer *n)
 {
-	static const char *const names[2][2] = {{"wrmsrns", "rdmsr"}, {"uwrmsr", "urdmsr"}}; /* by user mode and `reads` */
+	static const char *const names[2][2] = {{"wrmsrns", "rdmsr"},
+	                                        {"uwrmsr", "urdmsr"}}; /* indexes: for user mode; `reads` */
 	bool reads = c->pp == PP_F2;
 
 	if ((c->opcode != 0xf6 && c->opcode != 0xf8) || c->pp < PP_F3 || c->modrm < 0xc0 || (c->modrm & 0x38) || c->w ||
@@ -562,7 +568,8 @@ static bool msr_read(const uint8_t *b, size_t avail, const struct encoded *c, st
 	return true;
 }
 
-/* Reads an instruction that VEX encodes, or that EVEX encodes as VEX does, but with r16 to r31. */
+/* Reads an instruction with a VEX prefix, or one with an EVEX prefix (`evex`) that encodes the same as VEX would, but
+ * with r16 to r31. Returns false if it is none that is known. */
 static bool vex_take(const uint8_t *b, size_t avail, unsigned at, struct encoded *c, bool evex, struct newer *n)
 {
 	const struct row *r;
@@ -611,7 +618,7 @@ static bool vex_read(const uint8_t *b, size_t avail, unsigned at, struct newer *
 	return vex_take(b, avail, at, &c, false, n);
 }
 
-/* Adds the first `count` bytes, which are prefixes: mandatory ones are dropped, the others stay. */
+/* Adds the first `count` bytes, which are legacy prefixes, to n->alike, except mandatory ones. */
 static void add_prefixes(struct newer *n, const uint8_t *b, unsigned count, const struct row *r)
 {
 	unsigned i;
@@ -645,7 +652,8 @@ static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newe
 		return false;
 	add_prefixes(n, b, prefixes, r);
 	row_take(r, &c, n);
-	wide = (r->flags & RETURNS) || (r->operand == REGISTER && !(r->flags & BY_REGS)); /* whatever REX.W is */
+	wide = (r->flags & RETURNS) ||
+	       (r->operand == REGISTER && !(r->flags & BY_REGS)); /* 64-bit operands, whatever REX.W is */
 	if (rex || wide)
 		add(n, rex | REX | (wide ? REX_W : 0));
 	if (r->as_map)
@@ -655,7 +663,7 @@ static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newe
 		add_rest(n, b, avail, c.after);
 		return true;
 	}
-	if (r->operand == BOTH) { /* another ModRM.reg */
+	if (r->operand == BOTH) { /* the older instruction has another ModRM.reg */
 		add(n, (c.modrm & 0xc7) | r->as_modrm);
 		add_rest(n, b, avail, c.after + 1);
 		n->head--;
@@ -682,8 +690,8 @@ static bool udb_read(unsigned at, struct newer *n)
 
 /* ---- EVEX of the other maps, with r16 to r31 ------------------------------------------- */
 
-/* Is it an instruction that VEX encodes, and EVEX only for the sake of r16 to r31? These are of BMI, CMPCCXADD, AMX and
- * mask registers. */
+/* Is the instruction one that has a VEX encoding, and an EVEX encoding only for r16 to r31? These are instructions of
+ * BMI, CMPCCXADD, AMX, MSR access and mask registers. */
 static bool is_of_vex(const struct evex *e)
 {
 	unsigned op = e->opcode;
@@ -698,7 +706,7 @@ static bool is_of_vex(const struct evex *e)
 	                       op == 0xf3 || (op >= 0xf5 && op <= 0xf7));
 }
 
-/* Is it one of these that may keep the flags: andn, blsr and its relatives, bzhi, bextr? */
+/* Is the instruction one of these that may have the bit NF: andn, blsr and its relatives, bzhi, bextr? */
 static bool may_keep(const struct evex *e)
 {
 	return e->map == 2 && e->pp == PP_NONE &&
@@ -720,7 +728,8 @@ static bool evex_as_vex(const uint8_t *b, size_t avail, unsigned at, const struc
 	return vex_take(b, avail, at, &c, true, n);
 }
 
-/* Makes the same instruction with r8 to r15 in place of r16 to r31, in the fields of `high`. */
+/* Makes n->alike the same instruction, but with r8 to r15 in place of r16 to r31 in the fields that `high` names
+ * (HIGH_*). `start` is the offset of the EVEX prefix. */
 static void evex_lower(const uint8_t *b, size_t avail, unsigned start, const struct evex *e, unsigned high,
                        struct newer *n)
 {
@@ -729,7 +738,7 @@ static void evex_lower(const uint8_t *b, size_t avail, unsigned start, const str
 	add_rest(n, b, avail, 0);
 	n->head = n->alike_head = start + 5;
 	if (high & HIGH_BASE)
-		n->alike[start + 1] &= (uint8_t)~0x28; /* B4, and B inverted */
+		n->alike[start + 1] &= (uint8_t)~0x28; /* clears B4, and B, which is inverted */
 	if (high & HIGH_INDEX) {
 		n->alike[start + 2] |= 4;
 		n->alike[start + 1] &= (uint8_t)~0x40;
@@ -777,15 +786,15 @@ static ZydisRegister any_register(unsigned size, unsigned number)
 	}
 }
 
-/* Returns the number of a register that the older encoding gives as r8 to r15, and that a `high` bit makes one of r16
- * to r31. */
+/* Returns the number, 16 to 31, of the register in field `which`, whose number in the older encoding is gpr, 8 to
+ * 15. */
 static unsigned raised(const struct newer *n, unsigned which, unsigned gpr)
 {
 	return 16 + (n->low & which ? 8 : 0) + (gpr & 7);
 }
 
-/* Gives an operand its registers from r16 on. Returns false if the bit belongs to a register that has no such
- * number. */
+/* Puts r16 to r31 in an operand where the newer instruction has them. Returns false if a field that n->high names does
+ * not number a general register. */
 static bool operand_raise(const struct newer *n, ZydisDecodedOperand *op)
 {
 	unsigned which = 0, gpr;
@@ -817,7 +826,8 @@ static bool operand_raise(const struct newer *n, ZydisDecodedOperand *op)
 	return true;
 }
 
-/* Adds vvvv as the first operand, the destination; the operands of the older instruction are then sources. */
+/* Adds the register in vvvv as the first operand, the destination. The operands of the older instruction become
+ * sources. */
 static bool destination_add(const struct newer *n, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 {
 	ZydisDecodedOperand *first = &ops[0];
@@ -825,7 +835,8 @@ static bool destination_add(const struct newer *n, ZydisDecodedInstruction *z, Z
 
 	if (!z->operand_count || z->operand_count >= ZYDIS_MAX_OPERAND_COUNT)
 		return false;
-	if (pair) { /* xchg has its second operand in ModRM.reg; the pair has it in vvvv, which comes first */
+	if (pair) { /* xchg has an operand in ModRM.reg, which is dropped; the pair has vvvv instead, as its first operand
+		         */
 		unsigned i = ops[0].encoding == ZYDIS_OPERAND_ENCODING_MODRM_RM ? 0 : 1;
 
 		ops[1] = ops[i];
@@ -860,7 +871,8 @@ static void stack_add(ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 	op->reg.value = ZYDIS_REGISTER_RSP;
 }
 
-/* Shifts the offsets that Zydis has found by the difference of the two encodings' lengths. */
+/* Adds `by`, the difference between the lengths of the two encodings, to the length and to the offsets that Zydis has
+ * found. */
 static void offsets_shift(ZydisDecodedInstruction *z, int by)
 {
 	unsigned i;
@@ -887,7 +899,8 @@ static void flags_set(const struct newer *n, ZydisDecodedInstruction *z)
 		z->cpu_flags = &flags_tested;
 }
 
-/* Makes the result from that of the older instruction in n->alike. */
+/* Decodes the older instruction in n->alike by Zydis, and turns the result into that of the newer one. Returns false if
+ * there is no such instruction. */
 static bool finish(const struct newer *n, size_t avail, ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 {
 	int by = (int)n->head - (int)n->alike_head;
@@ -918,7 +931,7 @@ static bool finish(const struct newer *n, size_t avail, ZydisDecodedInstruction 
 		ops[0].actions = ops[1].actions = ZYDIS_OPERAND_ACTION_READWRITE;
 	}
 	if (n->mnemonic == NEWER_JMPABS) {
-		/* Its target is not a distance, so it counts as an indirect jump. */
+		/* Its target is an address and not a distance, so the jump counts as indirect. */
 		ops[0] = ops[1];
 		z->operand_count = z->operand_count_visible = 1;
 		z->meta.category = ZYDIS_CATEGORY_UNCOND_BR;
@@ -931,7 +944,8 @@ static bool finish(const struct newer *n, size_t avail, ZydisDecodedInstruction 
 	return true;
 }
 
-/* Reads EVEX of all maps except 4, where Zydis fails on registers from r16 on. */
+/* Reads and decodes an instruction with an EVEX prefix in a map other than 4. Zydis fails on these if they have r16 to
+ * r31. */
 static bool evex_other(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n,
                        ZydisDecodedInstruction *z, ZydisDecodedOperand *ops)
 {
@@ -941,14 +955,15 @@ static bool evex_other(const uint8_t *b, size_t avail, unsigned at, const struct
 	if (e->modrm >= 0xc0 && (e->high & HIGH_INDEX))
 		return false;
 	if (r) {
-		/* among the registers in ModRM.reg, only general ones have bit 4 from APX */
+		/* bit 4 of ModRM.reg is lowered only for a general register: Zydis reads that of a vector register */
 		evex_lower(b, avail, at, e, memory | (newer_vector_general(r) ? e->high & HIGH_REG : 0), n);
 		newer_vector_take(r, at, n);
 		return finish(n, avail, z, ops);
 	}
 	if (is_of_vex(e) && evex_as_vex(b, avail, at, e, n))
 		return finish(n, avail, z, ops);
-	/* Zydis reads bit 4 of a vector register in ModRM.reg; of a general register there, that bit belongs to APX. */
+	/* First tries to leave bit 4 of ModRM.reg as it is, which is right if it numbers a vector register. If it numbers a
+	 * general register, that bit belongs to APX, and is lowered, too. */
 	if (memory) {
 		memset(n, 0, sizeof(*n));
 		evex_lower(b, avail, at, e, memory, n);

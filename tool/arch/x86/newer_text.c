@@ -48,7 +48,8 @@ static void put_number(struct text *t, int64_t n)
 		put(t, n > 9 ? "%#" PRIx64 : "%" PRId64, n);
 }
 
-/* Writes the displacement of an address in Intel syntax: as a term of a sum if other terms are in front of it. */
+/* Writes the displacement of an address in Intel syntax: as a term of a sum (with + or -) if other terms are in front
+ * of it. */
 static void put_term(struct text *t, bool in_sum, int64_t disp)
 {
 	if (in_sum)
@@ -121,9 +122,9 @@ static void put_operand(struct text *t, const ZydisDecodedOperand *op)
 	}
 }
 
-/* Returns the condition of a cmov or setcc as assemblers write it, since Zydis has "nle" for "g", and sets *stem to
- * "cmov" or "set". Of any other name, or a condition that Zydis writes in the same way, returns the name, and *stem
- * becomes empty. */
+/* For a cmov or setcc whose condition Zydis names in another way than assemblers do ("nle" for "g"): returns the
+ * assemblers' name of the condition, and sets *stem to "cmov" or "set". For any other instruction, returns `name`, and
+ * *stem becomes empty. */
 static const char *condition_of(const char *name, const char **stem)
 {
 	static const char *const others[][2] = {{"z", "e"},   {"nz", "ne"}, {"nb", "ae"},
@@ -144,8 +145,8 @@ static const char *condition_of(const char *name, const char **stem)
 	return name;
 }
 
-/* Writes the name of an instruction; in AT&T syntax with a suffix for the size of a memory operand where no register
- * tells it. */
+/* Writes the name of an instruction; in AT&T syntax with a suffix for the size of a memory operand, if no register
+ * operand tells that size. */
 static void put_name(struct text *t, const struct newer *n, const ZydisDecodedInstruction *z,
                      const ZydisDecodedOperand *ops)
 {
@@ -180,7 +181,7 @@ static void put_name(struct text *t, const struct newer *n, const ZydisDecodedIn
 	}
 }
 
-/* Writes the flags that ccmp and ctest set where their condition is false. */
+/* Writes the flags that ccmp and ctest set if their condition is false. */
 static void put_default_flags(struct text *t, const struct newer *n)
 {
 	static const char *const names[] = {"of", "sf", "zf", "cf"};
@@ -196,7 +197,8 @@ static void put_default_flags(struct text *t, const struct newer *n)
 	put(t, "}");
 }
 
-/* Returns the number of operands that the text shows. The mask register is not one of them: it is moved to *mask. */
+/* Moves the operands that the text shows to the start of `ops`, and returns their number. A mask register is not one of
+ * them: *mask becomes that register. */
 static unsigned operands_shown(const ZydisDecodedInstruction *z, ZydisDecodedOperand *ops, unsigned *mask)
 {
 	unsigned i, n = 0;
@@ -207,7 +209,7 @@ static unsigned operands_shown(const ZydisDecodedInstruction *z, ZydisDecodedOpe
 			*mask = ops[i].reg.value;
 		else
 			ops[n++] = ops[i];
-	return zydis_is_padding(z) ? 1 : n; /* the second operand of a nop says nothing */
+	return zydis_is_padding(z) ? 1 : n; /* a nop has no second operand in assembly */
 }
 
 bool newer_text(bool intel, const uint8_t *bytes, size_t avail, char *out, size_t out_size)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions that EVEX encodes: AVX10.2, and AMX and MOVRS with vector registers (319433). The table gives each an
- * older one with the same operands. */
+/* Instructions with an EVEX prefix: those of AVX10.2, and those of AMX and MOVRS with vector registers (319433). The
+ * table gives for each an older instruction with the same operands, which stands in for it. */
 #include "arch/x86/newer_internal.h"
 
-/* The older instruction that stands in for one on vectors, by its operands. _UNLIKE: not all operands are the same, so
- * the text is the name alone. */
+/* The older instructions that stand in for newer ones on vectors, distinguished by their operands. _UNLIKE: not all
+ * operands are the same as those of the newer instruction, so its text is only its name. */
 enum as {
 	AS_THREE,            /* vaddps */
 	AS_IMMEDIATE,        /* vrangeps */
@@ -23,7 +23,8 @@ enum as {
 	AS_IMMEDIATE_UNLIKE = AS_IMMEDIATE | 16,
 	AS_TWO_UNLIKE = AS_TWO | 16,
 };
-/* The size of the elements. A displacement of one byte counts in multiples of it (SDM vol. 2, 2.7.5). */
+/* The size of the vector's elements. It matters since a displacement of one byte is in multiples of it (SDM vol. 2,
+ * 2.7.5). */
 enum element { HALF, SINGLE, DOUBLE, ELEMENTS };
 #define KEEP_W 2u
 

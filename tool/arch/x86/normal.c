@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Copies the prefixes and the opcode of a direct branch. A jump with an 8-bit displacement gets the opcode of the
- * 32-bit form: which of the two a compiler uses depends only on the distance. */
+/* Sets out->code to the prefixes and the opcode of a direct branch. A jump with an 8-bit displacement gets the opcode
+ * for a 32-bit displacement, since only the distance decides which of the two a compiler uses. */
 static void branch_code(const ZydisDecodedInstruction *z, const uint8_t *bytes, struct normal *out)
 {
 	unsigned n = z->raw.imm[0].offset;
@@ -38,7 +38,7 @@ bool normal_decode(const uint8_t *bytes, size_t avail, uint64_t addr, struct nor
 	out->len = z.length;
 	direct = z.raw.imm[0].size && z.raw.imm[0].is_relative;
 	flow = zydis_flow(&z, direct);
-	/* code is compared as if a stop continued with the next instruction */
+	/* for comparisons, control counts as going on after hlt, ud2 and int3 */
 	out->flow = (uint8_t)(flow == FLOW_STOP ? FLOW_NEXT : flow);
 	if (z.raw.imm[0].size) {
 		out->imm = z.raw.imm[0].is_signed ? z.raw.imm[0].value.s : (int64_t)z.raw.imm[0].value.u;

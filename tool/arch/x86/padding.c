@@ -20,8 +20,8 @@ size_t padding_after_call(const uint8_t *bytes, size_t avail, uint64_t addr, uns
 	return n >= 2 * ADD_SIZE || (addr + n) % align == 0 ? n : 0;
 }
 
-/* Do the bytes begin with hlt or ud2, which stop a thread? Linkers write them so that a jump into the padding faults.
- * *len becomes the instruction's length, or 0. */
+/* Do the bytes begin with hlt or ud2, which fault? Linkers write them so that a jump into the padding faults. *len
+ * becomes the length of the instruction, or 0. */
 static bool is_trap(const uint8_t *bytes, size_t avail, size_t *len)
 {
 	*len = 0;

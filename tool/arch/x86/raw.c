@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Gets the raw fields of an encoding: from Zydis, or directly from the bytes of common instructions. */
+/* Finds the raw fields of an instruction: from the result of Zydis, or, for common instructions, directly from the
+ * bytes. */
 #include "arch/x86/raw.h"
 #include "arch/x86/zydis.h"
 
@@ -42,7 +43,7 @@ void raw_of(const ZydisDecodedInstruction *z, struct raw *out)
 		out->narrow |= z->raw.prefixes[i].value == 0x66;
 }
 
-/* Does the rm field select the instruction? */
+/* Does the field ModRM.rm help to select the instruction? */
 static inline bool rm_decides(unsigned map, unsigned opcode)
 {
 	return (map == 1 && (opcode == 0x01 || opcode == 0x1e || opcode == 0xae || opcode == 0xc7)) ||
@@ -69,7 +70,7 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 		default: break;
 		}
 	if ((prefix & PREFIX_F2) && (prefix & PREFIX_F3))
-		return 0; /* the last prefix wins, but the key has no order */
+		return 0; /* the last of the two counts, but the key does not tell their order */
 	w = legacy ? z->raw.rex.W : z->raw.vex.W;
 	if (!legacy) {
 		l = z->raw.vex.L;
@@ -79,8 +80,8 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 		rm = z->raw.rex.B;
 	else if (z->raw.modrm.mod == 3 && rm_decides(z->opcode_map, z->opcode))
 		rm = z->raw.modrm.rm;
-	/* Byte registers 4-7 are ah ch dh bh without REX, and spl to dil with it: field_reg() distinguishes them, not the
-	 * key. */
+	/* The key does not say whether there is a REX prefix: field_reg() distinguishes ah ch dh bh (without REX) from spl
+	 * to dil (with it). */
 	return 1u << 31 | (uint32_t)legacy << 30 | (uint32_t)z->opcode_map << 28 | (uint32_t)z->opcode << 20 |
 	       prefix << 16 | w << 15 | l << 14 | (uint32_t)(z->raw.modrm.mod == 3) << 13 |
 	       (uint32_t)z->raw.modrm.reg << 10 | rm << 7;
@@ -91,9 +92,9 @@ uint32_t raw_key(const ZydisDecodedInstruction *z)
 enum { PLAIN = RAW_PLAIN, MODRM = RAW_MODRM, RM = 4 }; /* RM: rm_decides() is true */
 
 /*
- * What follows each opcode of the one-byte and the two-byte map (SDM vol. 2, appendix A); in the other maps ModRM
- * always follows. 0: Zydis decodes the instruction, because it is rare, or invalid, or depends on more than raw_key()
- * contains.
+ * What follows each opcode of the one-byte and the two-byte map (SDM vol. 2, appendix A). In the other maps ModRM
+ * always follows. 0: raw_read() leaves the instruction to Zydis, because it is rare, or invalid, or its form depends on
+ * more than raw_key() contains.
  */
 const uint8_t raw_follows[2][256] = {
 	{
@@ -208,7 +209,7 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 		return 0;
 	if (kind & MODRM)
 		at = modrm_read(bytes, at, rex, out);
-	else /* without ModRM, Zydis sets these fields to the bits of REX */
+	else /* without ModRM, set these fields to the bits of REX, as Zydis does */
 		out->field[FIELD_REG] = (uint8_t)(rex << 1 & 8), out->field[FIELD_RM] = (uint8_t)(rex << 3 & 8);
 	if (!map && opcode == 0x90)
 		rm = rex & 1;

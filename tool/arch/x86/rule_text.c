@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Unwind rules as text. They are in this folder because they name registers. */
+/* Unwind rules as text. This file is in this folder because it names registers. */
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -8,7 +8,8 @@
 static const char *const names[16] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 
-/* Does a rule have neither CFA nor rbp? That is true of UNDEF, and of an END rule with nothing but its kind. */
+/* Does a rule say nothing about CFA and rbp? This is so if its kind is UNDEF, or if it is END and no other member is
+ * set. */
 static bool is_bare(const struct etch_rule *r)
 {
 	return r->kind == ETCH_RULE_UNDEF || (r->kind == ETCH_RULE_END && !r->cfa && !r->cfa_off && !r->bp && !r->bp_off);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Maps an instruction that the analysis models from its mnemonic and operands to enum step_op. */
+/* Finds the shape of an instruction by its mnemonic and operands, and sets the step_op and operands of its struct step
+ * by the shape. */
 #include "arch/x86/shape.h"
 
 #include <Zydis/Zydis.h>
@@ -33,7 +34,7 @@ static enum shape shape_of_mov(const struct operand *a, const struct operand *b)
 	return a->size == 32 && ra && rb ? SHAPE_EXTEND : SHAPE_NONE;
 }
 
-/* Returns one of two shapes, by the kind of an operand; `first` counts where both conditions hold. */
+/* Returns if_first if condition `first` is true; otherwise if_second if `second` is true; otherwise SHAPE_NONE. */
 static enum shape by_kind(bool first, bool second, enum shape if_first, enum shape if_second)
 {
 	if (first)
@@ -105,7 +106,8 @@ static inline void two_set(struct step *out, unsigned op, unsigned a, unsigned b
 	out->b = (uint8_t)b;
 }
 
-/* Sets a plain load (base + disp), or the load of a jump table entry of `size` bytes. */
+/* Sets op and registers of a load into register a. `plain`: the address is base + disp. `entry`: the index is scaled by
+ * the size of an entry of a jump table, `size` bytes. */
 static inline void load_set(struct step *out, unsigned op, unsigned a, bool plain, bool entry, unsigned size)
 {
 	if (plain && op != STEP_ENTRY) {
@@ -119,7 +121,7 @@ static inline void load_set(struct step *out, unsigned op, unsigned a, bool plai
 	out->a = (uint8_t)a;
 }
 
-/* Removes from `writes` the registers whose change the op itself describes. */
+/* Removes from out->writes the registers whose change is described by out->op. */
 static inline void writes_clear(struct step *out)
 {
 	uint16_t a = out->a < 16 ? (uint16_t)(1u << out->a) : 0;
@@ -138,7 +140,7 @@ static inline void writes_clear(struct step *out)
 	}
 }
 
-/* Applies the shapes of pushes and pops, and of the frame instructions. */
+/* Applies a shape of the first group: pushes, pops, leave and enter. */
 static void stack_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
 	const struct operand *a = &ops[0];
@@ -176,7 +178,7 @@ static void stack_apply(enum shape shape, const struct operand *ops, const struc
 	}
 }
 
-/* Applies the shapes of moves, loads, stores and address computations. */
+/* Applies a shape of the second group: moves, loads, stores and lea. */
 static void move_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];
@@ -222,10 +224,10 @@ static void move_apply(enum shape shape, const struct operand *ops, const struct
 	}
 }
 
-/* The length of REX.W D1 modrm; the encoding with an immediate is longer (SDM 2B, SAL/SAR/SHL/SHR). */
+/* The length of REX.W D1 ModRM, a shift by one. The encoding with an immediate is longer (SDM 2B, SAL/SAR/SHL/SHR). */
 #define HALVE_LENGTH 3u
 
-/* Applies the shapes of arithmetic, exchanges and compares. */
+/* Applies a shape of the third group: arithmetic, exchanges and compares. */
 static void arithmetic_apply(enum shape shape, const struct operand *ops, const struct raw *z, struct step *out)
 {
 	const struct operand *a = &ops[0], *b = &ops[1];

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the index of `width` bits among 8, 16, 32 and 64: forms of these widths have consecutive numbers. */
+/* Returns 0, 1, 2 or 3 for a width of 8, 16, 32 or 64 bits. The forms for these widths have consecutive numbers. */
 static unsigned log_of_width(unsigned width)
 {
 	switch (width) {
@@ -18,7 +18,7 @@ static unsigned log_of_width(unsigned width)
 	}
 }
 
-/* Returns one of three forms, by the width of the register that is written. */
+/* Returns the form for a width, in bits, of the register that is written, or ETCH_FORM_NONE. */
 static unsigned by_width(unsigned width, unsigned form_16, unsigned form_32, unsigned form_64)
 {
 	switch (width) {
@@ -65,7 +65,7 @@ static unsigned form_of(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 	}
 }
 
-/* Returns the reason, for messages, why an instruction has no form. */
+/* Returns the reason why an instruction has no form, as a phrase for messages. */
 static const char *no_form(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops)
 {
 	switch (z->mnemonic) {
@@ -102,7 +102,7 @@ static unsigned compare_form(const ZydisDecodedInstruction *z, const ZydisDecode
 	return z->mnemonic == ZYDIS_MNEMONIC_TEST && constant ? ETCH_FORM_TESTI8 + log : ETCH_FORM_NONE;
 }
 
-/* Returns a number of `bytes` bytes as one of 32 bits, sign-extended. */
+/* Returns the low `bytes` bytes of a number, sign-extended to 32 bits. */
 static int32_t extended(int64_t number, unsigned bytes)
 {
 	switch (bytes) {
@@ -112,8 +112,9 @@ static int32_t extended(int64_t number, unsigned bytes)
 	}
 }
 
-/* Sets the addressing of a site: regs, shape, flags, and the displacement in *more. Returns null, or the reason why an
- * entry cannot express it. */
+/* Sets the members of *out and *more that describe the addressing and the constant of a site. Returns null, or the
+ * reason why an entry cannot describe the site. `reg` is the register that the site names; `rex`: there is a REX
+ * prefix. */
 static const char *addressing_set(const struct insn *insn, unsigned reg, bool rex, struct etch_imv *out,
                                   struct etch_imv_more *more)
 {
@@ -148,7 +149,7 @@ static const char *addressing_set(const struct insn *insn, unsigned reg, bool re
 }
 
 /* Returns the form of an instruction with the explicit memory operand `mem`, or ETCH_FORM_NONE. *reg becomes the
- * register that a site names, or 0. */
+ * register that the entry of the site has to name, or 0. */
 static unsigned form_choose(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
                             const ZydisDecodedOperand *mem, unsigned *reg)
 {
@@ -161,7 +162,7 @@ static unsigned form_choose(const ZydisDecodedInstruction *z, const ZydisDecoded
 	if (z->mnemonic == ZYDIS_MNEMONIC_TEST && mem == &ops[0] && ops[1].type == ZYDIS_OPERAND_TYPE_REGISTER)
 		dst = &ops[1]; /* test is commutative; its encoding has the memory operand first */
 	form = dst == mem ? compare_form(z, ops) : ETCH_FORM_NONE;
-	if (etch_form_is_flags(form)) /* a constant in place of a register */
+	if (etch_form_is_flags(form)) /* the other operand is a constant, so there is no register */
 		return form;
 	if (!form && (dst == mem || dst->type != ZYDIS_OPERAND_TYPE_REGISTER || zydis_gpr(dst->reg.value) == INSN_NO_REG))
 		return ETCH_FORM_NONE;
@@ -171,7 +172,7 @@ static unsigned form_choose(const ZydisDecodedInstruction *z, const ZydisDecoded
 	return z->mnemonic == ZYDIS_MNEMONIC_TEST ? ETCH_FORM_TEST8 + log_of_width(dst->size) : form_of(z, ops);
 }
 
-/* The reason why no instruction of arch/x86/newer.h is a site that is changed. */
+/* The reason why no instruction that only arch/x86/newer.h decodes has a site form. */
 #define NOT_CONFIRMED "an instruction newer than the second decoder, which cannot confirm it"
 
 const char *insn_site_form(const uint8_t *bytes, const struct insn *insn, struct etch_imv *out,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes struct step from a complete decode by Zydis; the reference for the faster paths of form.c and encoding.c. */
+/* Makes struct step from an instruction that Zydis has decoded with all operands. Builds with ETCH_CHECK_STEPS compare
+ * the results of the faster form.c and encoding.c with this. */
 #include "arch/x86/step_full.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/shape.h"
@@ -15,7 +16,7 @@ void full_flow(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops,
 
 	if (direct)
 		out->imm = (int64_t)(addr + z->length + (uint64_t)ops[0].imm.value.s);
-	/* xabort continues where no transaction is active; xbegin's abort handler gets a status in rax. */
+	/* Control goes on after xabort if no transaction is active. The abort handler of xbegin gets a status in rax. */
 	if (z->mnemonic == ZYDIS_MNEMONIC_XABORT || z->mnemonic == ZYDIS_MNEMONIC_XBEGIN)
 		out->writes |= 1u << RAX;
 	out->flow = (uint8_t)zydis_flow(z, direct);
@@ -50,7 +51,7 @@ static bool memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOpera
 	if (m->mem.disp.has_displacement && (m->mem.disp.value < INT32_MIN || m->mem.disp.value > INT32_MAX))
 		return false;
 	if (m->mem.index != ZYDIS_REGISTER_NONE && zydis_gpr(m->mem.index) == INSN_NO_REG)
-		return false; /* a vector of indices, or r16 to r31 */
+		return false; /* the index is a vector of indices, or one of r16 to r31 */
 	if (newer_is_register(m->mem.base))
 		return false;
 	out->disp = (int32_t)(m->mem.disp.has_displacement ? m->mem.disp.value : 0);
@@ -105,7 +106,8 @@ uint8_t full_stored(const ZydisDecodedOperand *op)
 	return op->size / 8 > 255 || !op->size ? 255 : (uint8_t)(op->size / 8);
 }
 
-/* Applies operand i: the mask of written registers, the memory operand, and what the shape needs to know of it. */
+/* Applies operand i of an instruction: adds a written register to out->writes, sets the memory operand of *out, and if
+ * the operand is one of the first two explicit ones, fills explicit_ops[i] for the shape. */
 static void operand_apply(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, unsigned i, uint64_t addr,
                           struct operand explicit_ops[2], struct step *out)
 {

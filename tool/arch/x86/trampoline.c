@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Recognizes Python's trampolines by their instructions. */
+/* Recognizes Python's trampolines (trampoline.h) by the bytes of their instructions. */
 #include "arch/x86/trampoline.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The Zydis decoder that all files share, and the control flow of an instruction. */
+/* The Zydis decoder that all files share, and zydis_flow(), which classifies instructions by their control flow. */
 #include "arch/x86/zydis.h"
 #include "arch/x86/newer.h"
 
