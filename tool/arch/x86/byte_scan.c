@@ -99,8 +99,7 @@ static inline void ends_add(struct ends *e, size_t upto)
 		(*e->out)[(*e->count)++] = e->addr + e->at + k;
 		e->pending &= e->pending - 1;
 	}
-	e->pending =
-		e->pending ? e->pending >> (upto - e->at) : 0; /* the ends that are left are at most 7 bytes after `upto` */
+	e->pending = e->pending ? e->pending >> (upto - e->at) : 0; /* ends left are within 7 bytes */
 	e->at = upto;
 }
 

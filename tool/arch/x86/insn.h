@@ -91,9 +91,8 @@ struct insn {
 	/* offset in the instruction, and size, of the immediate; size 0: there is none */
 	uint8_t imm_at, imm_len;
 	uint8_t move, dst, src; /* move: enum insn_move. src: also the register operand of an indirect call or jump */
-	uint8_t flags_read,
-		flags_set;  /* ETCH_NEED_*, INSN_FLAGS_REST; flags_set: only flags that the instruction always sets */
-	bool stack_odd; /* after the instruction the stack pointer may be an odd number */
+	uint8_t flags_read, flags_set; /* ETCH_NEED_*, INSN_FLAGS_REST; flags_set: those always set */
+	bool stack_odd;                /* after the instruction the stack pointer may be an odd number */
 	bool no_escape; /* the address that the instruction computes does not count as one that escapes: the instruction is
 	                   the lea with a DS prefix that ETCH_ADDR emits, or the mov that loads the bounds of a section from
 	                   a GOT slot */
@@ -237,9 +236,8 @@ bool insn_is_stack_register(unsigned reg);
 /* Register masks: what a call may change, what may hold its arguments, and what holds a function's result (System V
  * psABI 3.2.1, 3.2.3). */
 uint16_t insn_call_clobbers(void);
-uint16_t insn_call_arguments(void); /* includes the static chain register */
-uint16_t
-insn_pointer_arguments(void); /* excludes the static chain register: in a call by pointer the trampoline sets it */
+uint16_t insn_call_arguments(void);    /* includes the static chain register */
+uint16_t insn_pointer_arguments(void); /* without that one: the trampoline of a pointer sets it */
 uint16_t insn_return_values(void);
 /* Returns the registers that hold the first `count` words of the arguments that are passed in general registers. */
 uint16_t insn_first_arguments(unsigned count);

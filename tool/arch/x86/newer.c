@@ -549,8 +549,7 @@ static void add_vex(struct newer *n, const struct encoded *c)
  * in for those that read an MSR, a cmp of a 64-bit register for those that write one. */
 static bool msr_read(const uint8_t *b, size_t avail, const struct encoded *c, struct newer *n)
 {
-	static const char *const names[2][2] = {{"wrmsrns", "rdmsr"},
-	                                        {"uwrmsr", "urdmsr"}}; /* indexes: for user mode; `reads` */
+	static const char *const names[2][2] = {{"wrmsrns", "rdmsr"}, {"uwrmsr", "urdmsr"}}; /* by user mode and `reads` */
 	bool reads = c->pp == PP_F2;
 
 	if ((c->opcode != 0xf6 && c->opcode != 0xf8) || c->pp < PP_F3 || c->modrm < 0xc0 || (c->modrm & 0x38) || c->w ||
@@ -835,8 +834,7 @@ static bool destination_add(const struct newer *n, ZydisDecodedInstruction *z, Z
 
 	if (!z->operand_count || z->operand_count >= ZYDIS_MAX_OPERAND_COUNT)
 		return false;
-	if (pair) { /* xchg has an operand in ModRM.reg, which is dropped; the pair has vvvv instead, as its first operand
-		         */
+	if (pair) { /* xchg's operand in ModRM.reg is dropped; the pair has vvvv instead, as its first operand */
 		unsigned i = ops[0].encoding == ZYDIS_OPERAND_ENCODING_MODRM_RM ? 0 : 1;
 
 		ops[1] = ops[i];
