@@ -111,8 +111,7 @@ enum { RA_READ = 1, RA_POPPED = 2 };
 
 static int return_address_use(struct step_cache *cache, const struct code_range *p, uint64_t off)
 {
-	int64_t above = 0,
-			pushed; /* number of bytes pushed so far, below the return address; number pushed by one instruction */
+	int64_t above = 0, pushed; /* bytes pushed so far, below the return address; bytes pushed by one instruction */
 	struct step s;
 	unsigned n;
 

@@ -197,7 +197,7 @@ struct flow_jump {
 enum flow_start {
 	START_FUNCTION, /* a function certainly begins there */
 	START_ASSUMED,  /* nothing shows what begins there; it is assumed to be a function */
-	START_PART,     /* no function begins there: the code is only reached by edges, whose states count */
+	START_PART,     /* it is no function's: control enters only by edges, whose states count */
 	START_NOWHERE,  /* no path leads into the code range */
 };
 

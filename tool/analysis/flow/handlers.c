@@ -63,9 +63,7 @@ void flow_handler_note(struct flow *f, uint64_t off, const struct step *in, cons
 	if (in->flow == FLOW_RETURN) {
 		f->found.keeps_frame |= is_left(before);
 		f->found.breaks_frame |= !is_left(before);
-	} else if (in->flow ==
-	           FLOW_JUMP_IND) { /* a tail call; the handler may have made the callee's frame on top of the stack */
-		f->found.keeps_frame |=
-			state_has_callers_rbp(before); /* it can only have been loaded from the handler's frame */
+	} else if (in->flow == FLOW_JUMP_IND) {                    /* a tail call, whose frame may be on top of the stack */
+		f->found.keeps_frame |= state_has_callers_rbp(before); /* which was loaded from the handler's frame */
 	}
 }

@@ -58,8 +58,7 @@ void ranges_index(struct flow_env *env)
 	env->index_base = env->ranges[0].start;
 	env->index_span = env->ranges[env->range_count - 1].end - env->index_base;
 	n = (env->index_span >> INDEX_SHIFT) + 2;
-	if (n > 64 * env->range_count + 4096) { /* the code is sparse, so the index would be larger than the list of ranges;
-		                                       range_at() searches that list instead */
+	if (n > 64 * env->range_count + 4096) { /* sparse code: the list of ranges is searched */
 		env->index_span = 0;
 		return;
 	}

@@ -23,8 +23,7 @@ enum value_kind {
 	VALUE_BELOW,    /* an unsigned number of at most off: the index of a jump table */
 	VALUE_DISTANCE, /* a 4-byte entry, that is, a distance, from the jump table at address off; off 0: the table is
 	                   unknown */
-	VALUE_TARGET, /* the address of a target, made from an entry of the jump table at address off; reg: bytes per entry
-	               */
+	VALUE_TARGET,   /* the address of a target, from an entry of the jump table at address off; reg: bytes per entry */
 };
 
 #define REG_RA 16u

@@ -293,8 +293,7 @@ static void transfer_pop(struct state *s, const struct step *in)
 		slots_trim(s, 0); /* with its return address the frame is gone, and rsp may now move by any distance */
 	if (in->a < 16) {
 		s->reg[in->a] = v;
-	} else if (in->size) { /* it pops into memory; the address is computed with the rsp from after the pop (SDM 2, POP)
-		                    */
+	} else if (in->size) { /* it pops into memory; the address is relative to rsp after the pop (SDM 2, POP) */
 		to = value_moved(s->reg[in->b], in->disp);
 		if (is_address(to))
 			slot_store(s, to, v, in->size);
