@@ -35,12 +35,11 @@ struct code_range {
 	bool may_be_called; /* it is outermost or entry_tail, but the file's ELF interpreter may call the entry point, so
 	                       that its frames may have a caller */
 	bool inferred;      /* it has no FDE or symbol, and was only found by a reference to it */
-	bool open; /* nothing says where it ends: it extends to the next range until the analysis of its flow shows its end
-	            */
+	bool open; /* nothing says where it ends: it extends to the next range until the flow analysis shows its end */
 	bool part; /* its runtime or profile says that it is no function: control enters it only where notes (facts/notes.h)
 	              and edges lead */
-	bool resumes; /* its end is the end of a replacement (struct replacement): NOTE_RESUME says where control continues
-	               */
+	bool resumes; /* it ends with the end of a replacement (struct replacement): NOTE_RESUME says where control
+	                 continues */
 };
 
 /* Returns the calling convention of a code range: that of its language, or that of C if its language has none. */

@@ -13,10 +13,9 @@
 
 /* A calling convention, as differences from the psABI (3.2.1). */
 struct convention {
-	bool keeps_none;   /* functions preserve none of the psABI's callee-saved registers */
-	bool keeps_rbp;    /* functions preserve rbp, which points from each frame to its caller's */
-	bool jumps_by_any; /* a tail call may jump to an address in memory at any register, as a tail call of a closure does
-	                    */
+	bool keeps_none;    /* functions preserve none of the psABI's callee-saved registers */
+	bool keeps_rbp;     /* functions preserve rbp, which points from each frame to its caller's */
+	bool jumps_by_any;  /* a tail call may jump to an address in memory at any register, as that of a closure does */
 	bool frames_by_rbp; /* callees may take any number of arguments off the stack, so callers find their frames by rbp,
 	                       which functions preserve, and rsp after a call is what the callee makes it */
 	bool calls_return;  /* its compiler takes no function for noreturn, except some of the run-time system */
