@@ -188,6 +188,8 @@ static bool accesses_data(const ZydisDecodedInstruction *z, const ZydisDecodedOp
 	       z->mnemonic != ZYDIS_MNEMONIC_CLDEMOTE;
 }
 
+/* Returns what differs between the memory operand that Zydis finds and Capstone's, as a phrase for messages, or
+ * null. */
 static const char *memory_differs(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, const cs_insn *c)
 {
 	const cs_x86_op *mem = second_memory(c);
@@ -231,6 +233,7 @@ static bool same_target(const ZydisDecodedInstruction *z, const ZydisDecodedOper
 	       ZYAN_SUCCESS(ZydisCalcAbsoluteAddress(z, op, addr, &target)) && (ZyanU64)x->operands[0].imm == target;
 }
 
+/* Returns what differs between Zydis and Capstone about a branch, as a phrase for messages, or null. */
 static const char *branch_differs(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr,
                                   const cs_insn *c)
 {
@@ -247,6 +250,7 @@ static const char *branch_differs(const ZydisDecodedInstruction *z, const ZydisD
 	return NULL;
 }
 
+/* Returns what differs between the results of Zydis and Capstone, as a phrase for messages, or null. */
 static const char *insn_differs(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, uint64_t addr,
                                 const cs_insn *c)
 {

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* Sets flow, target and src of *out. */
 static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
 {
 	bool direct = z->operand_count && ops[0].type == ZYDIS_OPERAND_TYPE_IMMEDIATE && ops[0].imm.is_relative;
@@ -18,6 +19,7 @@ static void flow_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand
 		out->src = (uint8_t)zydis_gpr(ops[0].reg.value);
 }
 
+/* Sets the members of *out that describe its memory operand. */
 static void memory_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *op, struct insn *out)
 {
 	bool read = op->actions & ZYDIS_OPERAND_ACTION_MASK_READ;
@@ -65,6 +67,7 @@ static uint8_t move_by(const ZydisDecodedOperand *source, unsigned from, enum in
 	return (uint8_t)(source->type == ZYDIS_OPERAND_TYPE_MEMORY ? if_memory : MOVE_NONE);
 }
 
+/* Sets move, dst, src and the sign of imm of *out, if the instruction is one of enum insn_move. */
 static void move_set(const ZydisDecodedInstruction *z, const ZydisDecodedOperand *ops, struct insn *out)
 {
 	const ZydisDecodedOperand *a = &ops[0], *b = &ops[1];

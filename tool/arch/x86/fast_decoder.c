@@ -105,6 +105,7 @@ static uint16_t touches(const struct step *in)
 	}
 }
 
+/* Has an instruction EFFECT_OTHER? */
 static bool changes_more(const struct step *in)
 {
 	switch (in->op) {

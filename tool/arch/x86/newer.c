@@ -23,6 +23,7 @@ static unsigned prefixes_of(const uint8_t *b, size_t avail)
 	return at < avail && at < INSN_MOST ? at : 0xff;
 }
 
+/* Is any of the first n bytes one of the bytes in `which`? */
 static bool any_of(const uint8_t *b, unsigned n, const char *which)
 {
 	unsigned i;
@@ -33,6 +34,7 @@ static bool any_of(const uint8_t *b, unsigned n, const char *which)
 	return false;
 }
 
+/* Appends a byte to n->alike, or sets n->full if there is no room. */
 static void add(struct newer *n, unsigned byte)
 {
 	if (n->alike_len < INSN_MOST)
@@ -94,6 +96,7 @@ static bool rex2_has_not(bool map1, unsigned opcode, unsigned modrm)
 	}
 }
 
+/* Reads an instruction with a REX2 prefix at offset `at`. Returns false if it is none that is known. */
 static bool rex2_read(const uint8_t *b, size_t avail, unsigned at, struct newer *n)
 {
 	unsigned payload, opcode;
@@ -133,6 +136,7 @@ static bool rex2_read(const uint8_t *b, size_t avail, unsigned at, struct newer 
 
 /* ---- EVEX map 4: the integer instructions --------------------------------------------- */
 
+/* Reads the EVEX prefix at offset `at`, and the opcode and ModRM after it. Returns false if there are too few bytes. */
 static bool evex_read(const uint8_t *b, size_t avail, unsigned at, struct evex *e)
 {
 	unsigned p0, p1, p2;
@@ -340,6 +344,7 @@ static bool promoted_bits(const struct evex *e, const struct promoted *p, struct
 	return true;
 }
 
+/* Reads an instruction of EVEX map 4, whose prefix is at offset `at`. Returns false if it is none that is known. */
 static bool promoted_read(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n)
 {
 	const struct promoted *p;
@@ -520,6 +525,7 @@ static const struct row *row_find(const struct encoded *c)
 	return NULL;
 }
 
+/* Sets the members of *n that the row of an instruction determines. */
 static void row_take(const struct row *r, const struct encoded *c, struct newer *n)
 {
 	static const char *const names[16] = {"cmpoxadd",  "cmpnoxadd", "cmpbxadd",  "cmpaexadd", "cmpexadd", "cmpnexadd",
@@ -595,6 +601,7 @@ static bool vex_take(const uint8_t *b, size_t avail, unsigned at, struct encoded
 	return true;
 }
 
+/* Reads an instruction with a VEX prefix at offset `at`. Returns false if it is none that is known. */
 static bool vex_read(const uint8_t *b, size_t avail, unsigned at, struct newer *n)
 {
 	struct encoded c = {.space = VEX};
@@ -627,6 +634,8 @@ static void add_prefixes(struct newer *n, const uint8_t *b, unsigned count, cons
 			add(n, b[i]);
 }
 
+/* Reads an instruction of the table that has no VEX or EVEX prefix; `at` is the offset after its legacy prefixes.
+ * Returns false if it is none that is known. */
 static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newer *n)
 {
 	struct encoded c = {.space = LEGACY};
@@ -712,6 +721,8 @@ static bool may_keep(const struct evex *e)
 	       (e->opcode == 0xf2 || e->opcode == 0xf3 || e->opcode == 0xf5 || e->opcode == 0xf7);
 }
 
+/* Reads an instruction for which is_of_vex() is true, by its VEX encoding. Returns false if it is none that is
+ * known. */
 static bool evex_as_vex(const uint8_t *b, size_t avail, unsigned at, const struct evex *e, struct newer *n)
 {
 	struct encoded c = {VEX, e->map, e->pp, e->opcode, e->modrm, e->vvvv, 0, e->w, at + 5};
@@ -760,6 +771,7 @@ static const ZydisAccessedFlags flags_tested = {
 	.tested = ZYDIS_CPUFLAG_CF | ZYDIS_CPUFLAG_PF | ZYDIS_CPUFLAG_ZF | ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF,
 };
 
+/* Returns register `number`, 16 to 31, with a size in bits. */
 static ZydisRegister high_register(unsigned size, unsigned number)
 {
 	unsigned first;
@@ -773,6 +785,7 @@ static ZydisRegister high_register(unsigned size, unsigned number)
 	return (ZydisRegister)(first + number - 16);
 }
 
+/* Returns general register `number`, 0 to 31, with a size in bits. */
 static ZydisRegister any_register(unsigned size, unsigned number)
 {
 	if (number >= 16)
