@@ -109,6 +109,7 @@ bool flow_begins(struct flow *f)
  * of the two is seen. */
 enum { RA_READ = 1, RA_POPPED = 2 };
 
+/* Returns RA_READ, RA_POPPED or 0: what the code at an offset does with a return address on top of the stack. */
 static int return_address_use(struct step_cache *cache, const struct code_range *p, uint64_t off)
 {
 	int64_t above = 0, pushed; /* bytes pushed so far, below the return address; bytes pushed by one instruction */
@@ -252,6 +253,7 @@ static bool uses_stack(const struct step *s)
 	return s->b == ETCH_REG_RSP && s->disp >= 0 && (is_access(s->op) || s->deref);
 }
 
+/* Does the instruction change rsp? */
 static bool moves_stack(const struct step *s)
 {
 	return s->a == ETCH_REG_RSP || s->op == STEP_PUSH || s->op == STEP_POP || s->op == STEP_PUSH2 ||

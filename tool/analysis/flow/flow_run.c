@@ -309,6 +309,7 @@ static bool switches_stack(const struct flow *f)
 	return s && s->a == ETCH_REG_RSP && (s->op == STEP_MOVE || s->op == STEP_LOAD) && s->b != ETCH_REG_RSP;
 }
 
+/* Is a landing pad of the code range at an address? */
 static bool is_pad(const struct flow *f, uint64_t addr)
 {
 	size_t i;
@@ -393,6 +394,7 @@ static bool begins_amidst(const struct flow *f, const struct flow_edge *in, size
 	return true;
 }
 
+/* Lets control enter the start of the code range in the frame that rbp points to. */
 static void enter_amidst(struct flow *f)
 {
 	struct state s;

@@ -37,6 +37,7 @@ static inline __attribute__((always_inline)) bool block_join(void *ctx, uint32_t
 	return !is_outweighed(f, s, &f->states[k]) && state_join(&f->states[k], s);
 }
 
+/* Returns the offset of block k: blocks are walked in order of address. */
 static uint32_t block_rank(const void *ctx, uint32_t k)
 {
 	const struct flow *f = ctx;

@@ -134,6 +134,7 @@ static inline bool ra_in_place(const struct state *s)
 	       (s->reg[RSP].kind != VALUE_CFA || s->reg[RSP].off <= -8);
 }
 
+/* Sets in *out that the return address is in slot x. Returns false if x is null, or if the rule cannot say that. */
 static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
 {
 	if (!x || (x->at != -8 && (out->cfa & ETCH_CFA_DEREF)))
@@ -309,6 +310,7 @@ static bool is_callers(const struct state *s, unsigned r)
 	return value_is_entry(s->reg[r], r) && (STEP_CALLEE_SAVED >> r & 1) && s->reg[RSP].kind == VALUE_CFA;
 }
 
+/* Judges the part of a rule that concerns the CFA. */
 static enum witness cfa_witness(const struct state *s, const struct etch_rule *rule)
 {
 	struct value v = s->reg[rule->cfa & 15u], w;
@@ -326,6 +328,7 @@ static enum witness cfa_witness(const struct state *s, const struct etch_rule *r
 	return WITNESS_SILENT;
 }
 
+/* Judges the part of a rule that concerns rbp. */
 static enum witness bp_witness(const struct state *s, const struct etch_rule *rule)
 {
 	struct value at, v;
@@ -351,6 +354,7 @@ static enum witness bp_witness(const struct state *s, const struct etch_rule *ru
 	return v.kind == VALUE_ANY ? WITNESS_SILENT : WITNESS_DENIES;
 }
 
+/* Judges the part of a rule that concerns the return address. `same_frame`: the rule's CFA is confirmed. */
 static enum witness ra_witness(const struct state *s, const struct etch_rule *rule, bool same_frame)
 {
 	struct value v;

@@ -74,6 +74,7 @@ static bool is_kept(struct value v, struct value address)
 	return v.kind == VALUE_CFA && (address.kind == VALUE_ALIGNED || v.off >= -8);
 }
 
+/* Adds a slot with value v at an address, if there is room. */
 static void slot_keep(struct state *s, struct value address, struct value v)
 {
 	if (s->slot_count == STATE_SLOTS)
@@ -83,6 +84,7 @@ static void slot_keep(struct state *s, struct value address, struct value v)
 	s->slot[s->slot_count++] = (struct slot){address.off, address.kind == VALUE_ALIGNED, {0}, v};
 }
 
+/* Applies a store of `size` bytes of value v at an address. */
 static void slot_store(struct state *s, struct value address, struct value v, unsigned size)
 {
 	slots_overwrite(s, address, size);
@@ -135,6 +137,7 @@ void state_unalign(struct state *s)
 
 /* ---- one instruction -------------------------------------------------------- */
 
+/* Applies a push of `size` bytes of value v. */
 static void push(struct state *s, struct value v, int64_t size)
 {
 	s->reg[RSP] = value_moved(s->reg[RSP], -size);

@@ -55,6 +55,7 @@ static bool may_write(const struct flow *f, const struct step *in, uint64_t off)
 	       x.mem == MEM_UPDATE || x.string;
 }
 
+/* Does a store relative to rsp write to the word that is k bytes above rsp? */
 static bool overlaps(const struct step *in, int32_t k) { return in->disp < k + WORD && k < in->disp + in->size; }
 
 /* Does a push copy a word at rsp + disp? Its address is computed with the rsp from before the push (SDM 2, PUSH). */
@@ -63,6 +64,7 @@ static bool copies_top(const struct step *in)
 	return in->a == INSN_NO_REG && in->b == ETCH_REG_RSP && in->index == INSN_NO_REG && in->imm == WORD;
 }
 
+/* Does the op of an instruction change rbp? */
 static bool changes_rbp(const struct step *in)
 {
 	if (in->op == STEP_POP2 && in->b == ETCH_REG_RBP)
@@ -295,6 +297,7 @@ static void number_note(void *ctx, uint64_t addr, unsigned len, const struct sta
 		*seen |= FLOW_NUMBER;
 }
 
+/* Sets FLOW_NUMBER for all instructions of the code range. */
 static void numbers_find(struct flow *f)
 {
 	struct flow_saves saves = f->saves;
