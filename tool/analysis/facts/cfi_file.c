@@ -154,6 +154,7 @@ static void parts_place(const struct elf_file *f, const struct code_space *space
 	free(relas.first);
 }
 
+/* Lists the .eh_frame sections that `from` chooses, and in object files the LSDA sections. */
 static void parts_find(const struct elf_file *f, const struct code_space *space, const struct choice *from,
                        struct cfi_file *c)
 {
@@ -178,6 +179,8 @@ static void parts_find(const struct elf_file *f, const struct code_space *space,
 		parts_place(f, space, c);
 }
 
+/* Adds an FDE of c->parts[part], cut at the end of its section of code; counts it in c->dropped if it is not for code
+ * of this file. */
 static void fde_add(struct cfi_file *c, size_t *capacity, const struct code_space *space, uint32_t part,
                     const struct etch_fde *fde)
 {
@@ -292,6 +295,7 @@ static void fdes_sort(struct cfi_file *c)
 	c->count = n;
 }
 
+/* Fills *out from the .eh_frame sections that `from` chooses. */
 static void fdes_read(const struct elf_file *f, const struct code_space *space, const struct choice *from,
                       struct cfi_file *out)
 {
