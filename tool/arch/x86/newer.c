@@ -660,8 +660,7 @@ static bool legacy_read(const uint8_t *b, size_t avail, unsigned at, struct newe
 		return false;
 	add_prefixes(n, b, prefixes, r);
 	row_take(r, &c, n);
-	wide = (r->flags & RETURNS) ||
-	       (r->operand == REGISTER && !(r->flags & BY_REGS)); /* 64-bit operands, whatever REX.W is */
+	wide = (r->flags & RETURNS) || (r->operand == REGISTER && !(r->flags & BY_REGS)); /* whatever REX.W is */
 	if (rex || wide)
 		add(n, rex | REX | (wide ? REX_W : 0));
 	if (r->as_map)
