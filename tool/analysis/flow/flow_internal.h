@@ -213,9 +213,9 @@ void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, con
 bool flow_may_learn(const struct compared *c, unsigned cond, const struct state *s);
 
 /* ends.c: is a call the last instruction of its function? `off` is the offset after the call. Only padding may follow.
- * If the code range is open, the padding must either reach the end of the range or end at an aligned address where a
- * function seems to begin; or the callee itself must begin at `off`. In the outermost function, any noreturn call
- * counts unless hlt follows. */
+ * If the code range is open, the padding must either reach the end of the range, or end at an aligned address where a
+ * function seems to begin or, after PADDING_LOOP bytes or more, may begin; or the callee itself must begin at `off`. In
+ * an open range that is outermost, a noreturn call is always the last one, unless hlt follows. */
 bool flow_is_end(struct flow *f, const struct step *call, uint64_t off);
 /* Does the code range begin with a prologue, at an address that is aligned for functions? */
 bool flow_begins(struct flow *f);
