@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The note about the rewrite: section .note.etch, a note of type NT_VERSION without a descriptor, whose text is in the
- * owner's name (gABI, "Note Section"; elf.h). readelf -n shows it, and eu-elflint accepts that type from any owner.
+ * The note about the rewrite is the section .note.etch. It is a note of type NT_VERSION without a descriptor, whose
+ * text is in the name of the owner (gABI, "Note Section"; elf.h). readelf -n shows it, and eu-elflint accepts this type
+ * from any owner.
  */
 #include "unwinding/unwind_make.h"
 #include "support/memory.h"
@@ -14,7 +15,7 @@
 
 #define WAS ", was XXH3 "
 
-/* Returns the hash in a note of an earlier run, or null. */
+/* Returns the hash in the note of an earlier run, or null if the section is not such a note. */
 static const char *hash_in(const struct elf_section *s)
 {
 	const char *at = NULL;
@@ -25,7 +26,7 @@ static const char *hash_in(const struct elf_section *s)
 	return at && strspn(at, "0123456789abcdef") >= 16 && at[16] == '\0' ? at : NULL;
 }
 
-/* The mark in the note which says that FDEs were replaced, by enum eh_replace. */
+/* The words in the note which say that FDEs were replaced, by enum eh_replace. */
 static const char *const replaced[] = {"", " --fix-cfi", " --eh-frame=all"};
 
 enum eh_replace note_replaces(const struct elf_file *f)
@@ -45,13 +46,14 @@ enum eh_replace note_replaces(const struct elf_file *f)
 	return EH_REPLACE_NONE;
 }
 
-/* Writes the hash of the original file: the one in the note of an earlier run, or else that of `was`. */
+/* Writes the hash of the original file to `hash`: the hash in the note of an earlier run or, if there is none, the hash
+ * of `was`. */
 static void hash_report(const struct elf_file *f, const uint8_t *was, char hash[17])
 {
 	const char *at = NULL;
 	uint32_t i = 0;
 
-	/* A section of another tool may have this name. */
+	/* another tool's section may have the same name */
 	while (!at && (i = elf_section_find(f, NOTE_SECTION, i + 1)))
 		at = hash_in(&f->sections[i]);
 	if (at)

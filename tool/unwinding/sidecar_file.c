@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the identities of files and the heads of sidecars (sidecar_file.h). */
+/* Computes the identities of files, and makes the heads of sidecars (sidecar_file.h). */
 #include "unwinding/sidecar_file.h"
 #include "support/memory.h"
 
@@ -10,16 +10,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK         (1u << 18)
-#define FRAME_HDR_MAX ((uint64_t)1 << 30) /* bytes of .eh_frame_hdr; a file with a larger one counts as having none */
+#define CHUNK (1u << 18)
+/* Size limit in bytes: a file with a larger .eh_frame_hdr is treated as one without. */
+#define FRAME_HDR_MAX ((uint64_t)1 << 30)
 
-/* The bytes of a file, which is open or in memory. */
+/* A file whose bytes are read, either from a file descriptor or from memory. */
 struct bytes_of {
 	int fd; /* -1: the file is in memory */
 	const uint8_t *bytes;
 	uint64_t size;
 };
 
+/* Reads up to `size` bytes at offset `at`. Returns the number of bytes read; 0 at the end of the file and on errors. */
 static size_t part_read(const struct bytes_of *f, uint64_t at, uint8_t *to, size_t size)
 {
 	ssize_t n;
@@ -35,7 +37,8 @@ static size_t part_read(const struct bytes_of *f, uint64_t at, uint8_t *to, size
 	return n < 0 ? 0 : (size_t)n;
 }
 
-/* Clears the fields of the ELF header that do not count, among bytes read from the file offset `at`. */
+/* Clears those fields of the ELF header that are not part of the identity, in bytes that were read from file offset
+ * `at`. */
 static void header_clear(uint8_t *bytes, size_t size, uint64_t at)
 {
 	Elf64_Ehdr eh, cleared;
@@ -48,8 +51,8 @@ static void header_clear(uint8_t *bytes, size_t size, uint64_t at)
 		bytes[i] &= kept[at + i];
 }
 
-/* Makes the hash of everything that is loaded: code, .eh_frame and jump tables, from which rows are made, lie there.
- * Where segments overlap, reading ends when twice the size of the file has been read. */
+/* Computes the hash of all bytes that are loaded. Code, .eh_frame and jump tables are among them, and rows are made
+ * from these. If segments overlap, reading ends when twice the size of the file has been read. */
 static void contents_hash(const struct bytes_of *f, const Elf64_Phdr *phdrs, unsigned count, uint8_t *chunk,
                           uint8_t out[BLAKE2B_DIGEST])
 {
@@ -78,7 +81,8 @@ static void contents_hash(const struct bytes_of *f, const Elf64_Phdr *phdrs, uns
 	blake2b_end(&s, out);
 }
 
-/* Finds the file offset of .eh_frame_hdr, which must lie in a readable segment, as it does in a loaded module. */
+/* Finds the file offset and size of .eh_frame_hdr. It must lie in a readable segment, as it does in a loaded module.
+ * Returns false if there is none. */
 static bool frame_hdr_find(const Elf64_Phdr *phdrs, unsigned count, uint64_t *at, uint64_t *size)
 {
 	for (unsigned i = 0; i < count; i++) {
@@ -99,13 +103,13 @@ static bool frame_hdr_find(const Elf64_Phdr *phdrs, unsigned count, uint64_t *at
 	return false;
 }
 
-/* Does the same for a file, where it must not extend past the end of the file. */
+/* Finds .eh_frame_hdr in a file as frame_hdr_find() does, but it must not extend past the end of the file. */
 static bool frame_hdr_in(const struct bytes_of *f, const struct elf_headers *h, uint64_t *at, uint64_t *size)
 {
 	return frame_hdr_find(h->phdrs, h->phdr_count, at, size) && *at <= f->size && *size <= f->size - *at;
 }
 
-/* Makes the identity of a file. `hdr` has the `size` bytes of .eh_frame_hdr; null: there is none. */
+/* Computes the identity of a file. `hdr` has the `size` bytes of its .eh_frame_hdr; null: it has none. */
 static void identify(const struct bytes_of *f, const struct elf_headers *h, const uint8_t *hdr, uint64_t size,
                      bool contents, struct sidecar_identity *out)
 {
@@ -128,7 +132,7 @@ bool sidecar_identify(int fd, const struct elf_headers *h, bool contents, struct
 	uint64_t at, hdr_size = 0;
 
 	if (frame_hdr_in(&f, h, &at, &hdr_size)) {
-		hdr = malloc(hdr_size + 1); /* malloc(), since the size is what the file claims */
+		hdr = malloc(hdr_size + 1); /* malloc() may fail: the size is what the file claims */
 		if (!hdr)
 			return false;
 		hdr_size = part_read(&f, at, hdr, hdr_size);

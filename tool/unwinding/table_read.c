@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the unwind table of a file, or of a sidecar (table_read.h). */
-#define ETCH_NO_MODULE /* leaves out the constructor for fault tables, which nothing here has */
+/* Reads the unwind table in a file or in a sidecar (table_read.h). */
+#define ETCH_NO_MODULE /* leaves out the constructor for fault tables, which this program does not have */
 #include "unwinding/table_read.h"
 
 #include <etch/orc_lookup.h>
@@ -15,7 +15,7 @@
 #include "elf/headers.h"
 #include "output/segment.h"
 
-/* Larger segments are not read: tables span at most 4 GiB of code. */
+/* Larger segments are not read, since a table covers at most 4 GiB of code. */
 #define SEGMENT_MOST ((uint64_t)1 << 32)
 
 static void *memory_map(uint64_t size)
@@ -43,8 +43,8 @@ void table_copy_free(struct table_copy *c)
 	c->table = NULL;
 }
 
-/* A file of one segment in memory. It is passed to etch_table_in_file() in place of a mapping, which would end etch by
- * SIGBUS if the file became shorter. */
+/* An ELF file in memory with one segment. It is passed to etch_table_in_file() instead of a mapping of the file: if the
+ * file became shorter, reading a mapping would end etch by SIGBUS. */
 struct segment_file {
 	Elf64_Ehdr header;
 	Elf64_Phdr segment;
@@ -90,7 +90,7 @@ bool table_own_read(int fd, const Elf64_Phdr *phdrs, unsigned count, struct tabl
 		own.p_filesz = segment_in_load(p, &n, &in);
 		if (!own.p_filesz || own.p_filesz > SEGMENT_MOST)
 			continue;
-		/* Describe the table's part as a segment of its own. */
+		/* Make the part of the segment that has the table a segment of its own. */
 		n.inside = 0;
 		own.p_flags = PF_R;
 		own.p_offset += in;
@@ -106,7 +106,7 @@ bool table_own_read(int fd, const Elf64_Phdr *phdrs, unsigned count, struct tabl
 	return got;
 }
 
-/* Reads the sidecar `name`. */
+/* Reads the sidecar `name` in a directory. Returns its state; sets *out if that is SIDECAR_IS_GOOD. */
 static enum table_sidecar sidecar_read(int directory, const char *name, const struct table_wanted *w,
                                        struct table_copy *out)
 {
@@ -123,7 +123,7 @@ static enum table_sidecar sidecar_read(int directory, const char *name, const st
 
 	if (fd < 0)
 		return untrusted ? SIDECAR_IS_UNTRUSTED : SIDECAR_IS_NO_FILE;
-	mapped = size ? size : 1; /* mmap() refuses no bytes */
+	mapped = size ? size : 1; /* mmap() does not accept size 0 */
 	bytes = size <= SEGMENT_MOST ? memory_map(mapped) : NULL;
 	if (bytes && pread(fd, bytes, size, 0) == (ssize_t)size) {
 		head = sidecar_judge(bytes, size, w->layout);

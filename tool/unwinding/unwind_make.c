@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the unwind rows of a file, and from them the sections for an object file, a linked file or a sidecar. */
+/* Makes the unwind rows of a file and, from these, the sections of an object file or a linked file, a sidecar, or a
+ * debug file. */
 #include "unwinding/unwind_make.h"
 
 #include "arch/x86/byte_scan.h"
@@ -21,7 +22,7 @@ void unwind_made_free(struct unwind_made *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* Makes the rows of a table in canonical form, which has as few as possible. */
+/* Analyses a file, and makes the canonical form of its rows, which has as few rows as possible. */
 static int rows_find(const struct elf_file *f, const struct unwind_options *o, enum saves_of saves,
                      struct unwind_made *out, struct row_list *rows, struct error *e)
 {
@@ -35,13 +36,13 @@ static int rows_find(const struct elf_file *f, const struct unwind_options *o, e
 	for (i = 0; i < out->frames.space.count; i++)
 		out->text += out->frames.space.list[i].size;
 	unwind_rows_canonical(&out->frames.rows, &out->frames.space, rows);
-	row_list_free(&out->frames.rows); /* large, and not needed any more */
+	row_list_free(&out->frames.rows); /* these rows take much memory, and are no longer needed */
 	big_trim(f->size);
 	return 0;
 }
 
-/* Collects all possible return addresses in the code that gets rows: the addresses after every possible call. The
- * return-address map is exact for these. */
+/* Collects the addresses after all possible calls in the code that gets rows. These are all possible return addresses
+ * there, and the return-address map is exact for them. */
 static void calls_find(const struct code_space *space, const struct row_list *near, uint64_t **calls, size_t *count)
 {
 	struct call_code code = {.lo = space->list[0].addr, .hi = space->list[0].addr};
@@ -93,7 +94,7 @@ int unwind_object(const struct elf_file *f, const struct unwind_options *o, stru
 	return 0;
 }
 
-/* Does the code span more than the 32-bit offsets of .sframe and .eh_frame_hdr? */
+/* Does the code span more than the 32-bit offsets of .sframe and .eh_frame_hdr can express? */
 static bool is_too_far(const struct code_space *s)
 {
 	uint64_t lo = s->count ? s->list[0].addr & ~255ull : 0, hi = lo;
@@ -123,12 +124,13 @@ static int registers_make(const struct unwind_options *o, const struct row_list 
 	return 0;
 }
 
-/* Which sections a linked file gets besides the table itself: those that are asked for, and those of an earlier run. */
+/* Which sections a linked file gets in addition to the table itself: those that are asked for, and those that it has
+ * from an earlier run. */
 struct linked_extras {
-	bool map; /* a part of the table */
+	bool map; /* the return-address map, which is part of the table */
 	bool registers, eh_frame;
 	enum eh_replace replace;
-	unsigned sframe; /* its version; 0: none */
+	unsigned sframe; /* version of the .sframe section; 0: none */
 };
 
 static struct linked_extras extras_of(const struct elf_file *f, const struct unwind_options *o)
@@ -144,7 +146,7 @@ static struct linked_extras extras_of(const struct elf_file *f, const struct unw
 	};
 }
 
-/* For which code the extra sections need the places of callee-saved registers. */
+/* Returns for which code the additional sections need the places of callee-saved registers. */
 static enum saves_of saves_for(const struct linked_extras *x)
 {
 	static const enum saves_of eh_frame[] = {
@@ -155,7 +157,7 @@ static enum saves_of saves_for(const struct linked_extras *x)
 	return x->eh_frame ? eh_frame[x->replace] : SAVES_NONE;
 }
 
-/* Makes the table from the rows that are near one another. */
+/* Makes the table from `near`, the rows of code that is not too far apart. */
 static int near_make(const struct elf_file *f, const struct unwind_options *o, bool map, const struct row_list *near,
                      struct unwind_made *out, struct linked_unwind *unwind, struct error *e)
 {
@@ -171,8 +173,8 @@ static int near_make(const struct elf_file *f, const struct unwind_options *o, b
 	return err;
 }
 
-/* Makes the table and the extra sections. The tables of other unwinders have all rows, since nothing counts as a gap
- * for them. */
+/* Makes the table and the additional sections. .sframe and .eh_frame are made from all rows, since they do not grow
+ * with the gaps between distant code. */
 static int linked_make(const struct elf_file *f, const struct unwind_options *o, const struct linked_extras *x,
                        const struct row_list *rows, struct unwind_made *out, struct linked_unwind *unwind,
                        struct error *e)
@@ -254,22 +256,22 @@ int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8
 	return segment_build(&q, out, size, e);
 }
 
-/* Restores all sites, so that the rows do not depend on what is baked. */
+/* Restores all sites, so that the rows do not depend on which of them are baked. */
 static int sites_restore(struct elf_file *f, struct error *e)
 {
 	struct linked_tables now;
 	int err = linked_tables_read(f, &now, e);
 
 	if (!err)
-		elf_bytes_own(f); /* bytes will change in place */
+		elf_bytes_own(f); /* the bytes will be changed in place */
 	if (err >= 0)
 		err = sites_unbake(f, &now, e) || in_place_unbake(f, &now, e);
 	linked_tables_free(&now);
 	return err ? -1 : 0;
 }
 
-/* Makes the bytes of a sidecar: the table, which is the first section and contains no addresses, and the register
- * table. */
+/* Makes the bytes of a sidecar: the table, which is the first section and contains no addresses, followed by the
+ * register table. */
 static void sidecar_bytes(struct linked_unwind *unwind, struct unwind_made *out)
 {
 	const struct segment_section *registers = linked_unwind_registers_section(unwind);
