@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The directory of tables: its entries, its lock, and the notes of the last update (tables.h). */
+/* The directory of tables: its entries, its lock, and the record of the last update (tables.h). */
 #include "tables/tables.h"
 
 #include <dirent.h>
@@ -19,6 +19,7 @@
 #define STATE ".state"
 #define LOCK  ".lock"
 
+/* Sets the message for error number `why`. Returns -1. */
 static int refused(struct error *e, int why)
 {
 	if (why == EACCES || why == EPERM || why == EROFS)
@@ -29,7 +30,7 @@ static int refused(struct error *e, int why)
 	return error_set(e, "%s", strerror(why));
 }
 
-/* Is it the name of a table, BUILD-ID or BUILD-ID-LAYOUT? */
+/* Is this the name of an entry: BUILD-ID or BUILD-ID-LAYOUT? */
 static bool is_name(const char *name)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -46,7 +47,7 @@ static int entry_order(const void *a, const void *b)
 	return strcmp(((const struct tables_entry *)a)->name, ((const struct tables_entry *)b)->name);
 }
 
-/* Returns the kind of an entry with a head that readers take. */
+/* Returns the kind of an entry whose head readers accept. */
 static enum tables_entry_kind kind_of(const struct sidecar *head)
 {
 	static const uint8_t none[BLAKE2B_DIGEST];
@@ -56,7 +57,7 @@ static enum tables_entry_kind kind_of(const struct sidecar *head)
 	return memcmp(head->contents, none, sizeof(none)) ? ENTRY_REFUSED : ENTRY_CONTESTED;
 }
 
-/* Reads what an entry says about itself. The readers of the table in it check that. */
+/* Reads the head of an entry. The table after it is not checked here, since its readers do that. */
 static void entry_read(struct tables_entry *t, int directory)
 {
 	struct sidecar head;
@@ -77,7 +78,7 @@ static void entry_read(struct tables_entry *t, int directory)
 	close(fd);
 }
 
-/* Reads the state. Leaves it empty if it is missing or damaged: then all tables are made again. */
+/* Reads the record of the last update. If it is missing or damaged, *s stays empty; then all tables are made again. */
 static void state_read(struct tables_state *s, int directory)
 {
 	bool untrusted;
@@ -94,7 +95,7 @@ static void state_read(struct tables_state *s, int directory)
 		close(fd);
 }
 
-/* Opens a stream of the directory's names. */
+/* Opens a stream that lists the names in the directory. */
 static DIR *opendir_at(int directory)
 {
 	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -204,7 +205,7 @@ int tables_lock(const char *path, struct error *e)
 		return refused(e, errno);
 	close(directory);
 	if (!flock(fd, LOCK_EX | LOCK_NB))
-		return 1; /* the lock stays open */
+		return 1; /* the descriptor stays open, and with it the lock */
 	return errno == EWOULDBLOCK ? 0 : refused(e, errno);
 }
 
@@ -274,6 +275,6 @@ long tables_clear(const char *path, struct error *e)
 	tables_directory_free(&d);
 	if (left)
 		return error_set(e, "%zu tables could not be removed", left);
-	rmdir(path); /* the directory stays if there is something else in it */
+	rmdir(path); /* fails if there is something else in the directory, which then stays */
 	return (long)removed;
 }

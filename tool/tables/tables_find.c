@@ -13,14 +13,15 @@
 #include "unwinding/table_read.h"
 #include "support/memory.h"
 
-/* Where packages install programs and libraries; libraries first, which most programs share. */
+/* Directories into which packages install programs and libraries. Libraries come first, because most programs share
+ * them. */
 static const char *const roots[] = {"/usr/lib",  "/usr/lib64", "/lib",  "/lib64",     "/usr/libexec", "/usr/bin",
                                     "/usr/sbin", "/bin",       "/sbin", "/usr/games", "/opt"};
-/* These hold debug files, and code that is not mapped by programs. */
+/* Directories inside these that are not searched: they contain debug files, and code that programs do not load. */
 static const char *const left_out[] = {"/usr/lib/debug/", "/usr/lib/modules/", "/lib/modules/", "/usr/lib/firmware/"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Is it a directory, and not a link to another one in the list, as /lib is where /usr is merged? */
+/* Is this a directory? Not if it is a link to another one in the list, as /lib is on systems with a merged /usr. */
 static bool root_is(const char *path)
 {
 	struct stat st;
@@ -46,7 +47,7 @@ static bool is_left_out(const char *path)
 	return false;
 }
 
-/* Does the file have a table in etch's segment? */
+/* Does the file have a table in its etch segment? */
 static bool has_table(const struct elf_headers *h, int fd)
 {
 	struct table_copy c;
@@ -56,7 +57,7 @@ static bool has_table(const struct elf_headers *h, int fd)
 	return has;
 }
 
-/* Does the file have code? Debug files and libraries of data alone have none. */
+/* Does the file have code? Debug files, and libraries that contain only data, have none. */
 static bool has_code(const struct elf_headers *h)
 {
 	if (h->eh.e_type != ET_EXEC && h->eh.e_type != ET_DYN)
@@ -67,6 +68,7 @@ static bool has_code(const struct elf_headers *h)
 	return false;
 }
 
+/* Finds out what an update does with a file. */
 static void file_look(struct tables_file *f, const struct input *in, bool contents)
 {
 	int fd = in->error ? -1 : open(in->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `etch tables status`: shows what the directory has and lacks, or where the tables of single files are. */
+/* `etch tables status`: shows for the whole system which tables there are and which are missing, or for single files
+ * where their tables are. */
 #include "tables/tables.h"
 
 #include <inttypes.h>
@@ -148,8 +149,8 @@ static const char *const unusable[] = {
 	[SIDECAR_IS_UNTRUSTED] = "another user's",
 };
 
-/* Says in words, malloc'd, which sidecar of a file its readers take, in the order in which they look, and why they pass
- * others over. */
+/* Returns text, from malloc(), which says which sidecar of a file its readers use, and why they ignore others. The
+ * places are searched in the order in which readers search them. */
 static char *sidecar_text(const struct tables_options *o, const struct tables_file *f)
 {
 	const char *const places[] = {getenv(SIDECARS_VARIABLE), SIDECARS_PACKAGED, o->directory};
@@ -181,7 +182,7 @@ static char *sidecar_text(const struct tables_options *o, const struct tables_fi
 	return text;
 }
 
-/* Says in words, malloc'd, which table a file has. */
+/* Returns text, from malloc(), which says where the table of a file is. */
 static char *table_text(const struct tables_options *o, const struct tables_file *f)
 {
 	if (f->kind == TABLES_UNREAD)

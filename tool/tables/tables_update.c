@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `etch tables update`: makes the tables that are missing. A worker handles each file, with the bounds of any file that
- * etch reads; each table is put in place as a whole. So an interrupted update loses nothing, and the next one continues
- * there.
+ * `etch tables update`: makes the tables that are missing. A worker process makes each table, with the same resource
+ * limits as for any file that etch reads, and each table is put in place as a whole. So an interrupted update loses
+ * nothing, and the next one continues where it ended.
  */
 #include "tables/tables.h"
 
@@ -27,40 +27,47 @@
 #define ETCH_VERSION "unversioned"
 #endif
 
+/* What became of a task. */
 enum outcome {
 	OUTCOME_MADE,
-	OUTCOME_REFUSED, /* no table can be made; a sidecar without a table says so until the next version */
+	OUTCOME_REFUSED, /* no table can be made; a sidecar without a table says so, until the next version of etch */
+	/* Readers cannot tell the file from another one, so neither has a table. */
 	OUTCOME_CONTESTED,
-	OUTCOME_FAILED, /* it could not be written */
-	OUTCOME_TIME,   /* left for the next update */
+	OUTCOME_FAILED, /* the table could not be written */
+	OUTCOME_TIME,   /* --max-time has passed: left for the next update */
+	/* The table would exceed --max-size. */
 	OUTCOME_SIZE,
 	OUTCOME_COUNT,
 };
 
+/* The result of a task. */
 struct made {
 	enum outcome outcome;
 	uint64_t size;
 	struct error why;
 };
 
-/* A table to be made. */
+/* A table that is to be made. */
 struct task {
 	const struct tables_file *file;
-	const struct tables_file **others; /* files that load the same: where this one is refused, they may not be */
+	/* Other files that are loaded alike: if no table can be made of `file`, one of these may still do. */
+	const struct tables_file **others;
 	size_t other_count;
 	char name[SIDECAR_NAME_MOST];
-	bool contested; /* readers cannot tell this file from another one that is, or was, there: neither has a table */
+	/* Readers cannot tell this file from another one that is, or was, there, so neither gets a table. */
+	bool contested;
 };
 
+/* The state of an update. */
 struct update {
 	const struct tables_options *o;
 	struct tables_directory directory;
 	struct tables_files files;
-	struct task *todo; /* one for each file that readers can tell apart */
+	struct task *todo; /* one task for each set of files that readers cannot and need not tell apart */
 	size_t todo_count;
-	const struct tables_file **others; /* the files after the first of each task */
+	const struct tables_file **others; /* memory for the `others` of all tasks */
 	struct timespec begun;
-	uint64_t *bytes; /* bytes of all tables; shared with the workers */
+	uint64_t *bytes; /* size of all tables in bytes; in memory that is shared with the workers */
 	size_t counts[OUTCOME_COUNT], removed;
 };
 
@@ -85,14 +92,14 @@ static enum outcome table_put(const struct update *u, const char *name, const vo
 	return outfile_write_in(u->directory.fd, name, path, bytes, size, e) ? OUTCOME_FAILED : OUTCOME_MADE;
 }
 
-/* Writes a sidecar without a table: readers pass it over, and the next update does not try again. */
+/* Writes a sidecar without a table: readers ignore it, and the next update does not try to make the table again. */
 static enum outcome mark_put(const struct update *u, const struct task *t)
 {
 	uint8_t whole[BLAKE2B_DIGEST];
 	struct sidecar mark;
 	struct error e;
 
-	/* No mark is written for a file that is gone by now. */
+	/* no such sidecar is written for a file that does not exist any more */
 	if (!sidecar_whole(t->file->path, whole))
 		return OUTCOME_REFUSED;
 	sidecar_refusal(&mark, &t->file->identity, t->contested ? NULL : whole);
@@ -101,7 +108,8 @@ static enum outcome mark_put(const struct update *u, const struct task *t)
 	return t->contested ? OUTCOME_CONTESTED : OUTCOME_REFUSED;
 }
 
-/* Makes the table of a file. Its name is made from the file as it was found, so the file must still be the same. */
+/* Makes the table of a file. The name of the table was derived from the file as it was found, so it is an error if the
+ * file has changed since. */
 static int file_table(const struct tables_file *file, struct unwind_made *result, struct error *e)
 {
 	static const struct unwind_options how = {.encoding = ETCH_ENCODING_BLOCK, .map_shift = 6, .jobs = 1};
@@ -122,12 +130,13 @@ static int file_table(const struct tables_file *file, struct unwind_made *result
 		sidecar_wrap(&result->bytes, &result->size, &of);
 	changed = f.bytes;
 	elf_close(&f);
-	if (changed != read) /* elf_bytes_own() left the bytes that were read to this function */
+	if (changed != read) /* elf_bytes_own() leaves the bytes that were read to this function */
 		free(read);
 	return err ? -1 : 0;
 }
 
-/* Makes the table of the first file of the task that can have one; if none can, returns the error of the first. */
+/* Makes a table from the first file of the task that allows it. If none does, the message is that for the first
+ * file. */
 static int task_table(const struct task *t, struct unwind_made *result, struct error *e)
 {
 	struct error other;
@@ -240,7 +249,7 @@ static bool is_refused(const struct tables_entry *e, const struct tables_file *f
 	return sidecar_whole(f->path, whole) && !memcmp(whole, e->refused, sizeof(whole));
 }
 
-/* Is there an entry, and is it this version's answer for the files of this task? */
+/* Does the directory have an entry for the files of this task, made by the present version of etch? */
 static bool is_done(const struct update *u, const struct task *t)
 {
 	const struct tables_entry *e = tables_entry_find(&u->directory, t->file);
@@ -258,9 +267,9 @@ static bool is_done(const struct update *u, const struct task *t)
 }
 
 /*
- * Is it unknown whose table this file's name would lead to? Where an update knows all files, only those of its list
- * count. Another update may find the table of a file that it was not given: from then on, neither that file nor the new
- * one has a table.
+ * Would readers be unable to tell whose table it is, if this file had one? If the update knows all files of the system,
+ * only the files in its list are considered. Otherwise it may find the table of a file that it was not given. From then
+ * on, neither that file nor the new one has a table.
  */
 static bool is_contested(const struct update *u, const struct task *list, size_t count, size_t i)
 {
@@ -272,8 +281,8 @@ static bool is_contested(const struct update *u, const struct task *list, size_t
 	return e && !u->o->prune && (e->kind == ENTRY_CONTESTED || !tables_entry_matches(e, list[i].file));
 }
 
-/* Chooses the name of a file's table: its build-id, unless that is taken by another file's, and then its layout, too.
- * `taken`: the file before it in the list has taken it. */
+/* Chooses the name of a file's table: its build-id or, if another file has taken that name, the build-id and the
+ * layout. `taken`: the file before it in the list has taken the name. */
 static void task_name(const struct update *u, struct task *t, bool taken)
 {
 	const struct tables_entry *mine = tables_entry_find(&u->directory, t->file);
@@ -287,8 +296,8 @@ static void task_name(const struct update *u, struct task *t, bool taken)
 		strcpy(t->name, t->file->id);
 }
 
-/* Lists the files that have no table of their own and no answer of this version, in the order in which they were
- * found. */
+/* Makes the list of tasks, in the order in which files were found. Files that have a table of their own, or an entry
+ * made by this version of etch, are left out. */
 static void todo_list(struct update *u)
 {
 	size_t count = 0, kept = 0;
@@ -301,7 +310,7 @@ static void todo_list(struct update *u)
 	u->others = mem_alloc(count + 1, sizeof(const struct tables_file *));
 	for (size_t i = 0; i < count; i++)
 		u->others[i] = u->todo[i].file;
-	/* One task for all files that load the same. */
+	/* one task for all files that are loaded alike */
 	for (size_t i = 0; i < count; i++) {
 		if (kept && is_same_file(u->others[i], u->todo[kept - 1].file))
 			u->todo[kept - 1].other_count++;
@@ -324,7 +333,7 @@ static void todo_list(struct update *u)
 	u->todo_count = count;
 }
 
-/* Notes that an update has begun: if the note stays, the update was killed. */
+/* Records that an update has begun. If this record is not replaced at the end, the update was killed. */
 static int state_begin(struct update *u, struct error *e)
 {
 	struct tables_state *s = &u->directory.state;
@@ -339,7 +348,7 @@ static int state_begin(struct update *u, struct error *e)
 	return tables_state_write(&u->directory, e);
 }
 
-/* Says how the update has ended, for tables_state.end. */
+/* Returns how the update has ended, for tables_state.end. */
 static const char *end_of(const struct update *u)
 {
 	if (u->counts[OUTCOME_TIME])
@@ -378,7 +387,7 @@ static void summary_print(const struct update *u)
 		       n[OUTCOME_SIZE] == 1 ? " is" : "s are");
 }
 
-/* Removes the tables that no file needs, then makes those that are missing. */
+/* Removes the entries that no file needs, then makes the tables that are missing. */
 static int tables_make(struct update *u, struct error *e)
 {
 	struct workers_run workers = {.jobs = u->o->jobs, .what = "tables", .work = work, .done = done, .ctx = u};
@@ -395,7 +404,7 @@ static int tables_make(struct update *u, struct error *e)
 	return state_end(u, e);
 }
 
-/* Runs the update while the lock is held, and prints messages. Returns the exit status. */
+/* Runs the update while the lock is held, and prints its messages. Returns the exit status. */
 static int update_locked(struct update *u)
 {
 	const struct tables_options *o = u->o;
@@ -430,7 +439,7 @@ int tables_update(const struct tables_options *o)
 		text_error(NULL, NO_MEMORY);
 		return EXIT_UNUSABLE;
 	}
-	umask(022); /* every user's programs read the tables */
+	umask(022); /* programs of all users read the tables */
 	got = tables_lock(o->directory, &e);
 	if (got < 0) {
 		text_error(o->directory, "%s", e.text);
