@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The register table (etch/orc_registers.h): where the caller's rbx and r12 to r15 are. */
+/* The register table (etch/orc_registers.h): where the caller's rbx and r12 to r15 are saved. */
 #ifndef TABLE_REGISTER_TABLE_H
 #define TABLE_REGISTER_TABLE_H
 
@@ -10,19 +10,20 @@
 
 /* The sources from which a register table is made. */
 struct register_sources {
-	const struct row_list *rows;   /* rows of the block table */
-	const struct save_list *saves; /* what the analysis of the code has found, for all code */
-	const struct cfi_file *cfi;    /* null: .eh_frame is not used */
+	const struct row_list *rows;   /* the rows of the block table that it accompanies */
+	const struct save_list *saves; /* the places that the analysis of the code has found, for all code */
+	const struct cfi_file *cfi;    /* .eh_frame; null: it is not used */
 };
 
 /*
- * Encodes the register table for the code of the rows; it is malloc'd. A place is proven from the code; or, where the
- * code shows none, taken from .eh_frame, if the code does not contradict it; or unknown. *lost is the number of places
- * that do not fit, and are unknown. Returns -1 and a message if the table is too large.
+ * Encodes a register table for the code that has these rows, in memory from malloc(). A place is proven from the code.
+ * If the code shows none and does not contradict .eh_frame, it is taken from .eh_frame; otherwise it is unknown. Sets
+ * *lost to the number of places that cannot be encoded, and are unknown in the table. Returns -1 with a message in *e
+ * if the table is too large.
  */
 int register_table_make(const struct register_sources *in, uint8_t **out, size_t *size, size_t *lost, struct error *e);
 
-/* The rows of a table that etch_registers_valid() has accepted; the last one is its end. */
+/* The rows of a table that etch_registers_valid() has accepted. The last row is the end of the text. */
 struct register_list {
 	struct register_row {
 		uint64_t addr;

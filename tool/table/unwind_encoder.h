@@ -9,28 +9,29 @@
 /* ---- unwind_runs.c ---------------------------------------------------------------------------- */
 
 /*
- * Runs: sequences of rows that occur often enough for an idx byte of their own (struct etch_run of etch/orc.h),
- * such as the pushes of prologues and the pops of epilogues.
+ * A run is a sequence of rows that occurs so often that it gets an idx byte of its own (struct etch_run of etch/orc.h),
+ * e.g. the pushes of a prologue or the pops of an epilogue.
  */
 
 /* A run. */
 struct unwind_run {
+	/* Number of rows. */
 	uint8_t n;
 	uint8_t off[ETCH_RUN_ROWS];   /* address of each row, relative to the first */
 	uint32_t rule[ETCH_RUN_ROWS]; /* rule index of each row */
 };
 
-/* The chosen runs. */
+/* The runs that have been chosen. */
 struct unwind_runs {
-	struct unwind_run *list; /* all runs together use at most 255 - count different rules */
+	struct unwind_run *list; /* all runs together use at most 255 - `count` different rules */
 	uint32_t count;
-	uint8_t *of_row; /* per row: 1 + index of the run that starts there, or 0 */
+	uint8_t *of_row; /* per row: 1 + index of the run that begins there; 0: none */
 };
 
 /*
- * Chooses runs for `count` rows and a further row that ends them; rule[i] is the index of row i's rule, less than
- * `rules`. A run lies in one block and has only rows of at most 15 bytes, so that few return addresses are in a run:
- * lookups there are slower. Deterministic.
+ * Chooses runs for `count` rows, after which a further row ends them. rule[i] is the index of row i's rule, and less
+ * than `rules`. The rows of a run lie in one block and have at most 15 bytes each. This keeps most return addresses out
+ * of runs, in which lookups are slower. Deterministic.
  */
 void unwind_runs_find(const struct row *rows, size_t count, const uint32_t *rule, uint32_t rules,
                       struct unwind_runs *out);
@@ -38,7 +39,7 @@ void unwind_runs_free(struct unwind_runs *r);
 
 /* ---- unwind_numbered.c: the rows of a block table with numbered rules ------------------------- */
 
-/* The different rules of a table. */
+/* The different rules of a table, and how often each is used. */
 struct palette {
 	struct etch_rule *list;
 	uint32_t *uses;
@@ -46,26 +47,32 @@ struct palette {
 	struct hash_index index;
 };
 
-/* Rows that start at or after `text`, without the last one, which is only the end. */
+/* The rows of a table that begin at or after `text`, without the last one, which is only the end; with their rules
+ * numbered. */
 struct numbered {
 	const struct row *rows;
 	size_t count;
-	uint32_t *rule;  /* per row: index of its rule in the palette */
-	uint32_t before; /* the rule that applies before the first row, from the start of its block */
-	bool lead;       /* there are bytes before the first row in its block */
-	size_t first;    /* the first row in the records; the rule before it is the byte in front of them */
+	uint32_t *rule; /* per row: index of its rule in the palette */
+	/* Index of the rule that applies from the start of the first block up to the first row in the records. */
+	uint32_t before;
+	bool lead; /* the first row does not begin at the start of its block */
+	/* Index of the first row in the records; the rule before it is the byte in front of the records. */
+	size_t first;
 	uint64_t text, size;
-	struct palette palette;  /* sorted: first the rules of runs, then the others, each by descending use */
-	uint32_t direct;         /* rules below this index have an idx byte */
-	struct unwind_runs runs; /* runs.of_row is indexed from row `first` */
+	/* Sorted: first the rules of runs, then the others; within each group by descending use. */
+	struct palette palette;
+	uint32_t direct;         /* rules with a lower index have an idx byte */
+	struct unwind_runs runs; /* runs.of_row is indexed relative to row `first` */
 };
 
-/* Checks and numbers rows. Returns -1 if the text is over 4 GiB, if rows are out of order, or if a rule is invalid;
- * with ETCH_ENCODING_REGISTERS, whose rows have etch_saves in place of rules, if one of these is invalid. */
+/* Checks the rows, and numbers their rules. Returns -1 with a message in *e if the text is larger than 4 GiB, if rows
+ * are out of order, or if a rule is invalid. With ETCH_ENCODING_REGISTERS, rows have etch_saves instead of rules, and
+ * these are checked. */
 int numbered_make(const struct row_list *l, unsigned encoding, struct numbered *n, struct error *e);
 void numbered_free(struct numbered *n);
 
-/* Returns the number of rows that the entry at row i represents; *run is its run, or null. */
+/* Returns the number of rows for which the entry at row i stands, and sets *run to its run, or to null if it is a
+ * single row. */
 static inline size_t entry_rows(const struct numbered *n, size_t i, const struct unwind_run **run)
 {
 	uint8_t number = n->runs.of_row[i - n->first];
@@ -75,17 +82,17 @@ static inline size_t entry_rows(const struct numbered *n, size_t i, const struct
 }
 
 /*
- * Is code returned to without a call? The kernel pushes the address of a signal's restorer, makecontext(3) the address
- * of code that runs after the context's function. An unwinder looks such an address up by the byte before it, so the
- * row is extended by that byte if it belongs to no other code. CFI does the same: FDEs of restorers begin one byte
- * early.
+ * Is the code of a row entered by a return without having made a call? The kernel pushes the address of a signal's
+ * restorer, and makecontext(3) pushes the address of code that runs after the context's function. An unwinder looks
+ * such an address up by the byte before it, so the row is extended by that byte, unless the byte belongs to other code.
+ * CFI does the same: the FDEs of restorers begin one byte early.
  */
 static inline bool is_entered_by_return(const struct row *r)
 {
 	return r->rule.kind == ETCH_RULE_SIGNAL || r->rule.kind == ETCH_RULE_END;
 }
 
-/* ---- unwind_map.c: the map of return addresses (etch/orc.h), a byte per granule that selects the rule ---- */
+/* ---- unwind_map.c: the map of return addresses (etch/orc.h), in which one byte per granule selects the rule ---- */
 
 /* The arrays of the map, as in struct etch_unwind. */
 struct map {
@@ -100,7 +107,7 @@ struct map {
 	uint32_t palette_count;
 };
 
-/* Makes the map; `calls` as for unwind_block_encode(). */
+/* Makes the map. `calls` is as in struct unwind_kind. */
 void map_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift, struct map *m);
 void map_free(struct map *m);
 
