@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies the entries of a linker's .eh_frame: only pointers that are relative to themselves change. */
+/* Copies the entries of the linker's .eh_frame. Only pointers that are stored relative to their own addresses have to
+ * change. */
 #include "table/eh_frames.h"
 
 #include "support/memory.h"
@@ -19,18 +20,19 @@ void eh_entry_add(struct eh_frame *x, uint64_t start, uint64_t at)
 	x->entries[x->count++] = (struct eh_entry){start, at};
 }
 
+/* The state of copying one section. */
 struct copy {
 	const struct cfi_file *file;
 	uint32_t part;
 	struct etch_cfi cfi;
 	struct bytes *b;
 	uint64_t to; /* offset of the copy in the new section */
-	size_t next; /* of eh_replaces() */
+	size_t next; /* for eh_replaces() */
 	struct eh_frame *out;
 };
 
-/* Returns the bytes of a pointer of this encoding if it is relative to itself; 0 if it stays as it is; -1 if it cannot
- * be moved. */
+/* Returns the size in bytes of a pointer with encoding `enc`, if it is relative to its own address; 0 if it can be
+ * copied unchanged; -1 if it cannot be moved. */
 static int pointer_size(uint8_t enc)
 {
 	static const int8_t size[16] = {8, -1, 2, 4, 8, -1, -1, -1, 8, -1, 2, 4, 8, -1, -1, -1};
@@ -46,7 +48,8 @@ static int pointer_size(uint8_t enc)
 	}
 }
 
-/* Notes the pointer at in->at, unless it is 0, which means that there is none. Returns false if it cannot be moved. */
+/* Records the pointer at in->at as one to be filled in, unless it is 0, which means that there is none. Returns false
+ * if the pointer cannot be moved. */
 static bool pointer_note(struct copy *c, const struct etch_cfi_in *in, uint8_t enc)
 {
 	struct etch_cfi_in read = *in;
@@ -61,7 +64,8 @@ static bool pointer_note(struct copy *c, const struct etch_cfi_in *in, uint8_t e
 	return !read.bad;
 }
 
-/* Notes the personality of a CIE: walks its augmentation as etch_cfi_cie() has done. */
+/* Records the pointer to the personality of a CIE. Goes through the CIE's augmentation as etch_cfi_cie() does. Returns
+ * false if the CIE cannot be copied. */
 static bool personality_note(struct copy *c, const struct etch_cie *cie, struct etch_cfi_in in)
 {
 	const uint8_t *s;
@@ -79,7 +83,7 @@ static bool personality_note(struct copy *c, const struct etch_cie *cie, struct 
 	etch_cfi_uleb(&in);
 	etch_cfi_sleb(&in);
 	etch_cfi_return_register(&in, version);
-	etch_cfi_uleb(&in); /* length of the data, up to cie->program */
+	etch_cfi_uleb(&in); /* length of the augmentation data, which end at cie->program */
 	in.end = cie->program;
 	while (*++s && !in.bad) {
 		if (*s == 'P') {
@@ -95,7 +99,8 @@ static bool personality_note(struct copy *c, const struct etch_cie *cie, struct 
 	return !in.bad;
 }
 
-/* Notes the start of an FDE and its LSDA. */
+/* Records the pointers of an FDE to its start and its LSDA. If the FDE is replaced, makes it cover no code. Returns
+ * false if it cannot be copied. */
 static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi_in in)
 {
 	uint8_t enc = fde->cie.fde_encoding;
@@ -120,7 +125,7 @@ static bool fde_note(struct copy *c, const struct etch_fde *fde, struct etch_cfi
 	return true;
 }
 
-/* Notes the pointers of an entry. Returns false if it cannot be copied. */
+/* Records the pointers of an entry. Returns false if it cannot be copied. */
 static bool entry_note(struct copy *c, uint64_t at, struct etch_cfi_in in)
 {
 	struct etch_cfi_in id = in;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes call frame programs, as short as possible, for a sequence of states. */
+/* Makes call frame programs, as short as possible, for sequences of states. */
 #include "table/eh_frames.h"
 
 #include "support/memory.h"
@@ -35,11 +35,11 @@ enum { /* DWARF 5, 7.24 */
 
 #define REG_RA     16
 #define DATA_ALIGN (-8)
-#define REGISTERS  6 /* rbx, r12 to r15, rbp */
+#define REGISTERS  6 /* rbx, r12 to r15, rbp, in this order */
 
 static const uint8_t dwarf_of[REGISTERS] = {3, 12, 13, 14, 15, 6};
 
-/* The state at a function's entry, which the CIE describes. */
+/* The state at the entry of a function, which the CIE describes. */
 static const struct frame_state initial = {
 	.rule = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_CALL},
 };
@@ -57,15 +57,15 @@ void bytes_put(struct bytes *b, const void *data, size_t size)
 	b->count += size;
 }
 
-#define STEP_MOST 256u /* the most bytes from one state to the next */
+#define STEP_MOST 256u /* most bytes that a change from one state to the next takes */
 
-/* Instructions, or an expression. */
+/* Instructions of a call frame program, or a DWARF expression. */
 struct program {
-	uint8_t *bytes; /* STEP_MOST */
+	uint8_t *bytes; /* STEP_MOST bytes */
 	unsigned count;
 };
 
-/* Begins instructions after the bytes; step_end() makes them part of these. */
+/* Begins a program directly after the bytes of *b. step_end() appends it to them. */
 static inline struct program step_begin(struct bytes *b)
 {
 	bytes_grow(b, STEP_MOST);
@@ -90,7 +90,7 @@ static void put_sleb(struct program *p, int64_t v)
 	put(p, (unsigned)(v & 127));
 }
 
-/* Appends an expression: a block with its length before it. */
+/* Appends an expression, preceded by its length. */
 static void put_block(struct program *p, const struct program *block)
 {
 	put_uleb(p, block->count);
@@ -104,7 +104,7 @@ static void put_breg(struct program *p, unsigned dwarf, int64_t off)
 	put_sleb(p, off);
 }
 
-/* Appends base + off as the address of a saved register; the base is rsp or rbp. */
+/* Appends the rule that a register is saved at address base + off, where the base is rsp or rbp. */
 static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64_t off)
 {
 	uint8_t capacity[STEP_MOST];
@@ -120,7 +120,7 @@ static void put_saved_at(struct program *p, unsigned dwarf, unsigned base, int64
 
 static bool is_plain(const struct etch_rule *r) { return !(r->cfa & ETCH_CFA_DEREF) && r->cfa_off >= 0; }
 
-/* Appends a CFA that needs an expression. */
+/* Appends the rule of a CFA that needs an expression. */
 static void cfa_expression_put(struct program *p, const struct etch_rule *r, unsigned reg)
 {
 	uint8_t capacity[STEP_MOST];
@@ -150,8 +150,8 @@ static void cfa_expression_put(struct program *p, const struct etch_rule *r, uns
 	put_block(p, &block);
 }
 
-/* Appends the instruction that changes the CFA from that of `was` to that of `r`: the shortest one, or an
- * expression. */
+/* Appends the shortest instruction that changes the CFA from that of `was` to that of `r`; if no other suffices, one
+ * with an expression. */
 static void cfa_put(struct program *p, const struct etch_rule *was, const struct etch_rule *r)
 {
 	unsigned reg = sframe_register(r->cfa & 15u);
@@ -177,6 +177,7 @@ static bool cfa_same(const struct etch_rule *a, const struct etch_rule *b)
 
 /* ---- registers ---------------------------------------------------------------- */
 
+/* Where a register of the caller is. */
 struct place {
 	uint8_t how; /* enum etch_cfi_save_how */
 	int32_t off;
@@ -186,16 +187,17 @@ static struct place place_of(const struct frame_state *s, unsigned i)
 {
 	if (i < 5)
 		return (struct place){s->saves.how[i], s->saves.off[i]};
-	return (struct place){s->rule.bp, s->rule.bp_off}; /* the numbers of enum etch_rule_bp are the same */
+	/* Enum etch_rule_bp has the same numbers as enum etch_cfi_save_how. */
+	return (struct place){s->rule.bp, s->rule.bp_off};
 }
 
-/* Appends an offset that no other instruction can express. */
+/* Appends the rule that a register is saved at an offset from the CFA which no shorter instruction can express. */
 static void odd_offset_put(struct program *p, unsigned dwarf, int64_t off)
 {
 	uint8_t capacity[STEP_MOST];
 	struct program block = {capacity, 0};
 
-	put(&block, OP_CONSTS); /* the CFA is on the stack already */
+	put(&block, OP_CONSTS); /* an unwinder has already pushed the CFA */
 	put_sleb(&block, off);
 	put(&block, OP_PLUS);
 	put(p, CFA_EXPRESSION);
@@ -224,7 +226,7 @@ static void place_put(struct program *p, unsigned dwarf, struct place x)
 	}
 }
 
-/* Appends where the return address is, or that it is undefined, as in the outermost frame. */
+/* Appends the rule that says where the return address is, or that it is undefined, as in the outermost frame. */
 static void ra_put(struct program *p, const struct etch_rule *r)
 {
 	if (r->kind == ETCH_RULE_END) {
@@ -246,7 +248,7 @@ static bool ra_same(const struct etch_rule *a, const struct etch_rule *b)
 	return a->ra == b->ra && (a->ra != ETCH_RA_SLOT || a->cfa_add == b->cfa_add);
 }
 
-/* Appends the instructions that lead from one state to another. */
+/* Appends the instructions that change one state into another. */
 static void change_put(struct program *p, const struct frame_state *was, const struct frame_state *to)
 {
 	bool saves = memcmp(&was->saves, &to->saves, sizeof(was->saves));
@@ -264,7 +266,7 @@ static void change_put(struct program *p, const struct frame_state *was, const s
 		ra_put(p, &to->rule);
 }
 
-/* Appends an advance of the location. */
+/* Appends an instruction that advances the location. */
 static void advance_put(struct program *p, uint64_t by)
 {
 	unsigned size, i;
@@ -289,15 +291,16 @@ static void advance_put(struct program *p, uint64_t by)
 
 /* ---- remember and restore ------------------------------------------------------ */
 
-#define INTERVALS 64 /* pairs of remember_state and restore_state in one FDE */
+#define INTERVALS 64 /* most pairs of remember_state and restore_state in one FDE */
 
+/* A pair of remember_state and restore_state. */
 struct interval {
 	size_t from, to; /* the state of row `from` is remembered, and comes back at row `to` */
 };
 
-/* Finds the pair for row `to`: the last row before it with the same state, not before the end of the last pair, since
- * some readers can remember only one state (async-profiler) or two (OpenTelemetry's profiler). Returns false if there
- * is none. */
+/* Finds the pair that ends at row `to`: it begins at the last earlier row with the same state. It must not begin before
+ * the end of the previous pair, since some readers can remember only one state (async-profiler) or two (OpenTelemetry's
+ * profiler). Returns false if there is no such row. */
 static bool interval_find(const struct frame_row *p, size_t to, size_t last_end, struct interval *out)
 {
 	size_t from = to - 1;
@@ -310,7 +313,7 @@ static bool interval_find(const struct frame_row *p, size_t to, size_t last_end,
 	return false;
 }
 
-/* Does it take more bytes to change the state than to remember and restore one? */
+/* Does it take more bytes to change the state than to remember and restore it? */
 static bool is_worth_it(const struct frame_state *was, const struct frame_state *to)
 {
 	uint8_t capacity[STEP_MOST];
@@ -320,7 +323,7 @@ static bool is_worth_it(const struct frame_state *was, const struct frame_state 
 	return step.count > 2;
 }
 
-/* Lists the pairs of rows below `count` that save bytes as an interval. Returns their number. */
+/* Lists the pairs that save bytes, among the first `count` rows. Returns their number. */
 static size_t intervals_find(const struct frame_row *p, size_t count, struct interval *list)
 {
 	size_t n = 0, i;
@@ -334,10 +337,10 @@ static size_t intervals_find(const struct frame_row *p, size_t count, struct int
 /* ---- PLT ---------------------------------------------------------------------- */
 
 #define PLT_BLOCK  16
-#define PLT_BLOCKS 4 /* from this number on the expression is smaller */
+#define PLT_BLOCKS 4 /* fewest repetitions for which the expression is smaller */
 
-/* Returns the number of rows from i on that are the two states of a PLT entry, in turn: rsp + 8, then rsp + 16 from
- * byte *push of each block on. Returns 0 if there are few. `end` is the end of the last row. */
+/* Returns how many rows, from row i on, alternate between the two states of a PLT entry: the CFA is rsp + 8, then rsp +
+ * 16 from byte *push of each block on. Returns 0 if there are too few. `end` is the end of the last row. */
 static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_t end, uint64_t *push)
 {
 	static const struct frame_state pushed = {
@@ -359,7 +362,7 @@ static size_t plt_run(const struct frame_row *p, size_t i, size_t count, uint64_
 	return n < 2 * PLT_BLOCKS ? 0 : n;
 }
 
-/* Appends the CFA rsp + 8 + ((rip & 15) >= push) * 8, as GNU ld writes it. */
+/* Appends the rule that the CFA is rsp + 8 + ((rip & 15) >= push) * 8, in the form that GNU ld uses. */
 static void plt_put(struct bytes *b, uint64_t push)
 {
 	enum { OP_LIT0 = 0x30, OP_AND = 0x1a, OP_GE = 0x2a };
@@ -380,7 +383,7 @@ static void plt_put(struct bytes *b, uint64_t push)
 	bytes_put(b, p.bytes, p.count);
 }
 
-/* Appends the rows' states, starting from state `was`; the first takes effect at once. */
+/* Appends the states of the rows, starting from state `was`. The first row's state takes effect without an advance. */
 static void states_put(struct bytes *b, const struct frame_state *was, const struct frame_row *rows, size_t count)
 {
 	struct interval list[INTERVALS];
@@ -407,7 +410,7 @@ static void states_put(struct bytes *b, const struct frame_state *was, const str
 	}
 }
 
-/* Advances from *at to `addr`, if that is further. */
+/* Advances the location from *at to `addr`, if that is higher. */
 static void advance_to(struct bytes *b, uint64_t *at, uint64_t addr)
 {
 	if (addr > *at) {
@@ -438,13 +441,13 @@ void eh_program_put(struct bytes *b, const struct frame_row *rows, size_t count,
 		advance_to(b, &at, rows[to].addr);
 		plt_put(b, push);
 		was = initial;
-		was.rule.cfa |= ETCH_CFA_DEREF; /* it is an expression: the next state must define its CFA in full */
+		was.rule.cfa |= ETCH_CFA_DEREF; /* it is an expression, so the next state must define its CFA in full */
 	}
 }
 
 /* ---- CIE ---------------------------------------------------------------------- */
 
-/* Appends the CIE of .debug_frame: its id is -1, and addresses are whole. */
+/* Appends a CIE for .debug_frame: its id is -1, and the addresses in its FDEs are absolute. */
 static void debug_cie(struct bytes *b, bool signal)
 {
 	static const uint8_t plain[] = {
@@ -456,8 +459,8 @@ static void debug_cie(struct bytes *b, bool signal)
 
 void eh_cie_put(struct bytes *b, bool signal, bool debug)
 {
-	/* length 0, id 0, version 1, code alignment 1, data alignment -8, return address 16, one byte of augmentation data:
-	 * addresses are pcrel | sdata4 */
+	/* The bytes are: length 0, id 0, version 1, code alignment 1, data alignment -8, return address register 16, one
+	 * byte of augmentation data, which says that addresses are pcrel | sdata4. */
 	static const uint8_t plain[] = {
 		0, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, REG_RA, 1, 0x1b, CFA_DEF_CFA, 7, 8, CFA_OFFSET | REG_RA, 1};
 	static const uint8_t frame[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 'S', 0, 1, 0x78, REG_RA, 1, 0x1b};

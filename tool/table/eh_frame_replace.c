@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides which FDEs of the linker are replaced: those that the code proves wrong, or all. An FDE is replaced only if
- * the code proves all its rows and the place of each callee-saved register, and if it has no LSDA and no personality.
+ * Decides which of the linker's FDEs are replaced: those that the code proves wrong, or all. Even then, an FDE is
+ * replaced only if the code proves all its rows and the place of each callee-saved register, and if it has no LSDA and
+ * no personality.
  */
 #include "table/eh_frames.h"
 
@@ -11,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Places in both lists, which advance with the address. */
+/* The position of an address in both lists of *of. It only advances. */
 struct cursor {
 	const struct eh_rows *of;
-	size_t row;  /* the row that holds; 0 if the address is before the first */
-	size_t save; /* the first save row that begins at or after the address */
+	size_t row;  /* index of the row that covers the address; 0 if the address is before the first row */
+	size_t save; /* index of the first save row that begins at or after the address */
 };
 
 static void cursor_advance(struct cursor *c, uint64_t addr)
@@ -46,7 +47,8 @@ static bool rows_are_proven(const struct cursor *c, const struct cfi_fde *fde)
 	return true;
 }
 
-/* Does a code range begin with the FDE, and is the place of each callee-saved register known throughout? */
+/* Does a code range begin where the FDE does, and is the place of each callee-saved register known throughout the
+ * FDE? */
 static bool saves_are_proven(const struct cursor *c, const struct cfi_fde *fde)
 {
 	const struct save_list *saves = c->of->saves;
@@ -61,7 +63,7 @@ static bool saves_are_proven(const struct cursor *c, const struct cfi_fde *fde)
 	return true;
 }
 
-/* Does the FDE serve only unwinding, and cover as much code as its entry says? */
+/* Is the FDE used for unwinding only, and does it cover the same code as its entry in *cfi says? */
 static bool is_plain(const struct cfi_file *cfi, const struct cfi_fde *x)
 {
 	const struct cfi_part *p = &cfi->parts[x->part];
@@ -73,7 +75,7 @@ static bool is_plain(const struct cfi_file *cfi, const struct cfi_fde *x)
 	       fde.end == x->end;
 }
 
-/* Marks the FDEs in which code and .eh_frame disagree. */
+/* Marks the FDEs that contradict the code, according to the findings. */
 static void wrong_mark(const struct cfi_file *cfi, const struct findings *found, uint8_t *fde)
 {
 	size_t i;
@@ -121,7 +123,8 @@ bool eh_replaces(const struct eh_replaced *x, const struct cfi_file *cfi, uint32
 
 	if (!x->count)
 		return false;
-	if (n >= cfi->count || cfi->fdes[n].start != fde->start) { /* linkers keep the order of the code, as a rule */
+	/* Usually linkers keep the FDEs in the order of the code. */
+	if (n >= cfi->count || cfi->fdes[n].start != fde->start) {
 		long found = cfi_file_at(cfi, fde->start);
 
 		if (found < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes .eh_frame and .eh_frame_hdr: decides which code gets an FDE, and builds the search table. */
+/* Makes .eh_frame and .eh_frame_hdr. Decides which code gets an FDE, and builds the search table. */
 #include "table/eh_frames.h"
 
 #include "support/memory.h"
@@ -9,30 +9,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MOST 256 /* states of an FDE: an unwinder runs its program from the start */
+#define ROWS_MOST 256 /* most states in one FDE, since an unwinder runs the program of an FDE from its start */
 
+/* The state of making FDEs. All lists advance together with the address. */
 struct writer {
 	struct eh_frame *out;
 	struct bytes b;
 	struct frame_row *rows; /* rows of the FDE that is being made */
 	size_t count, capacity;
-	uint64_t end;    /* end of its last row */
-	uint64_t cie[2]; /* offset + 1 of the CIE of ordinary and signal frames */
+	uint64_t end; /* end of the last of these rows */
+	/* 1 + offset of the CIE for ordinary frames, and of that for signal frames; 0: it has not been made yet. */
+	uint64_t cie[2];
 	const struct save_row *save, *next,
-		*last;                        /* the save row that holds, or null; the next one; and the end of the list */
-	uint64_t begin;                   /* where the code range of `save` begins */
-	const struct cfi_fde *fde, *fdes; /* the first FDE that ends after the current address, and the end of the list */
-	uint64_t covered;                 /* end of the FDE before that */
-	const struct code_section *section, *sections; /* likewise for sections of code */
-	bool debug;                                    /* for .debug_frame */
-	bool plt;                                      /* the last row is of a PLT, whose entries share FDEs */
+		/* The save row that covers the current address, or null; the next one; the end of the list. */
+		*last;
+	uint64_t begin;                   /* start of the code range that contains `save` */
+	const struct cfi_fde *fde, *fdes; /* the first FDE that ends after the current address; the end of the list */
+	uint64_t covered;                 /* end of the FDE before `fde` */
+	/* The first section of code that ends after the current address; the end of the list. */
+	const struct code_section *section, *sections;
+	bool debug; /* make .debug_frame */
+	/* The last row added belongs to a PLT, whose entries share FDEs. */
+	bool plt;
 };
 
 /* ---- FDEs --------------------------------------------------------------------- */
 
 static bool is_signal(const struct frame_row *p) { return p->state.rule.kind == ETCH_RULE_SIGNAL; }
 
-/* Appends the head of an FDE for [start, end), whose length is not known yet. */
+/* Appends the head of an FDE for [start, end). Its length is filled in later. */
 static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end)
 {
 	const uint64_t range[2] = {start, end - start}, cie = w->cie[signal] - 1;
@@ -42,10 +47,10 @@ static void fde_head(struct writer *w, bool signal, uint64_t start, uint64_t end
 	if (w->debug)
 		bytes_put(&w->b, range, sizeof(range));
 	if (signal || !w->debug)
-		bytes_put(&w->b, "", 1); /* no augmentation data */
+		bytes_put(&w->b, "", 1); /* there are no augmentation data */
 }
 
-/* Writes the FDE of the rows so far. */
+/* Appends the FDE for the rows that have been added, if any. */
 static void fde_flush(struct writer *w)
 {
 	bool signal;
@@ -76,15 +81,15 @@ static void fde_flush(struct writer *w)
 	w->count = 0;
 }
 
-/* Is a row part of the FDE of the row before it, which begins one byte earlier, for a return address that no call has
- * pushed? */
+/* Does a row belong to the same FDE as the row before it, because that one begins one byte early, for a return address
+ * that no call has pushed? */
 static bool is_early(const struct writer *w, uint64_t addr, const struct etch_rule *rule)
 {
 	return w->count == 1 && w->rows[0].addr + 1 == addr && rule->kind == w->rows[0].state.rule.kind &&
 	       (rule->kind == ETCH_RULE_END || rule->kind == ETCH_RULE_SIGNAL);
 }
 
-/* Makes the state of code with a row. */
+/* Makes the state of code with a rule, at the current address. */
 static void state_of(const struct writer *w, const struct etch_rule *rule, struct frame_state *out)
 {
 	static const struct etch_rule entry = {.cfa = ETCH_REG_RSP, .cfa_off = 8, .kind = ETCH_RULE_END};
@@ -96,14 +101,13 @@ static void state_of(const struct writer *w, const struct etch_rule *rule, struc
 		return;
 	}
 	out->saves = w->save->saves;
-	if (w->save->bp &&
-	    rule->bp == ETCH_BP_SAME) { /* as compilers do it: an epilogue needs no row of its own for that */
+	if (w->save->bp && rule->bp == ETCH_BP_SAME) { /* as compilers do, so that an epilogue needs no row of its own */
 		out->rule.bp = ETCH_BP_CFA;
 		out->rule.bp_off = w->save->bp;
 	}
 }
 
-/* Sets `brief` of a row by comparing it with the one before it. Returns whether both have the same state. */
+/* Sets p->brief by comparing the row *p with the row before it. Returns whether both have the same state. */
 static bool row_compare(const struct frame_row *was, struct frame_row *p)
 {
 	struct etch_rule rule = was->state.rule;
@@ -117,7 +121,7 @@ static bool row_compare(const struct frame_row *was, struct frame_row *p)
 	return was->state.rule.cfa_off == rule.cfa_off;
 }
 
-/* Adds code with one state, which its row and w->save give; `begins`: the code begins an FDE of its own. */
+/* Adds a row for code with one state, given by the rule and by w->save. `begins`: an FDE of its own begins here. */
 static void row_add(struct writer *w, uint64_t addr, const struct etch_rule *rule, uint64_t end, bool begins)
 {
 	struct frame_row *p;
@@ -133,7 +137,8 @@ static void row_add(struct writer *w, uint64_t addr, const struct etch_rule *rul
 	w->count += !w->count || !row_compare(p - 1, p);
 }
 
-/* Moves on to the section at `addr`. Returns the end of that section or of the gap before it, at most `end`. */
+/* Advances to the section at `addr`. Returns the end of that section, or of the gap in front of the next section, but
+ * at most `end`. */
 static uint64_t section_advance(struct writer *w, uint64_t addr, uint64_t end)
 {
 	const struct code_section *s;
@@ -148,13 +153,14 @@ static uint64_t section_advance(struct writer *w, uint64_t addr, uint64_t end)
 	return s->addr + s->size < end ? s->addr + s->size : end;
 }
 
-/* Is an address in no section? Such bytes are padding of the linker, over which the previous row extends. */
+/* Is an address in no section of code? Such bytes are padding that the linker has added, over which the row before
+ * extends. */
 static bool is_gap(const struct writer *w, uint64_t addr)
 {
 	return w->section == w->sections || w->section->addr > addr;
 }
 
-/* Advances in the lists to `addr`. Returns the address up to which their current entries hold, at most `end`. */
+/* Advances all lists to `addr`. Returns the address up to which their current elements apply, but at most `end`. */
 static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 {
 	while (w->next < w->last && w->next->addr <= addr) {
@@ -172,9 +178,9 @@ static uint64_t lists_advance(struct writer *w, uint64_t addr, uint64_t end)
 }
 
 /*
- * Adds the code of a row before `end`. It is cut where registers are saved, where a code range or a section begins, or
- * where there is an FDE. Padding after an FDE, over which the previous row extends, is in no code range that begins
- * outside of an FDE.
+ * Adds the code of a row that ends at `end`. It is divided where registers are saved, and where a code range or a
+ * section begins; code with an FDE of the linker is left out. Padding after such an FDE, over which the row of the
+ * FDE's code extends, is left out too: it is in no code range that begins outside of an FDE.
  */
 static void row_split(struct writer *w, const struct row *row, uint64_t end)
 {
@@ -185,7 +191,7 @@ static void row_split(struct writer *w, const struct row *row, uint64_t end)
 		bool early, begins;
 
 		to = lists_advance(w, addr, end);
-		if (w->fde < w->fdes && w->fde->start <= addr) { /* the linker's */
+		if (w->fde < w->fdes && w->fde->start <= addr) { /* this is an FDE of the linker */
 			to = w->fde->end;
 			continue;
 		}
@@ -200,7 +206,7 @@ static void row_split(struct writer *w, const struct row *row, uint64_t end)
 	}
 }
 
-/* ---- the whole ---------------------------------------------------------------- */
+/* ---- complete sections --------------------------------------------------------- */
 
 static int entry_order(const void *a, const void *b)
 {
@@ -224,7 +230,8 @@ static void new_fdes(struct writer *w, const struct row_list *rows, const struct
 
 static int hdr_make(struct eh_frame *out, struct error *e)
 {
-	/* version 1; .eh_frame: pcrel | sdata4; number of entries: udata4; entries: datarel | sdata4 */
+	/* The bytes are: version 1; pointer to .eh_frame: pcrel | sdata4; number of entries: udata4; entries: datarel |
+	 * sdata4. */
 	static const uint8_t head[4] = {1, 0x1b, 0x03, 0x3b};
 	uint32_t count = (uint32_t)out->count;
 
@@ -250,7 +257,8 @@ static struct writer writer_make(const struct cfi_file *cfi, const struct code_s
 	return w;
 }
 
-/* Leaves the writer with the FDEs that stay, in a list that it returns; returns null if all stay. */
+/* Makes the writer see only the FDEs that stay. Returns the list of these, which the caller frees; null if all FDEs
+ * stay. */
 static struct cfi_fde *fdes_stay(struct writer *w, const struct eh_replaced *replaced)
 {
 	size_t count = (size_t)(w->fdes - w->fde), n = 0, i;
@@ -267,7 +275,7 @@ static struct cfi_fde *fdes_stay(struct writer *w, const struct eh_replaced *rep
 	return list;
 }
 
-/* Ends the encoding: the output takes over the bytes. */
+/* Ends the encoding, and passes the bytes on to the output. */
 static void writer_end(struct writer *w)
 {
 	w->out->frame = w->b.list;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks exception table entries against the code, and sorts the tables in linked files. */
+/* Checks entries of exception tables against the code, and sorts the tables of linked files. */
 #include "table/ex_table.h"
 #include "shared/search.h"
 
@@ -17,17 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSN_MOST 15u /* bytes (SDM vol. 2, 2.3.11) */
+#define INSN_MOST 15u /* longest instruction in bytes (SDM vol. 2, 2.3.11) */
 
-/* An address in an entry, and the instruction there. */
+/* An address in an entry, and what is known of the instruction there. */
 struct probe {
 	uint64_t addr;
-	const char *why; /* why no instruction begins there; null if one does */
+	const char *why; /* the reason why no instruction begins there; null if one does */
 	bool accesses;   /* the instruction reads or writes memory */
-	char text[96];   /* its disassembly, set if it does not access memory */
+	char text[96];   /* the instruction's text, set if it does not access memory */
 };
 
-/* Context of the checks. */
+/* The state of the checks. */
 struct check {
 	const struct elf_file *f;
 	const struct code_space *space;
@@ -35,11 +35,12 @@ struct check {
 	struct findings *out;
 	struct cfi_file cfi;
 	struct code_ranges ranges;
-	struct flow_env env;  /* for range_at() only */
-	struct probe *probes; /* sorted by address, unique */
+	struct flow_env env;  /* used for range_at() only */
+	struct probe *probes; /* sorted by address, each address once */
 	size_t probe_count;
-	uint64_t *called; /* sorted targets of direct calls; computed on first use */
+	uint64_t *called; /* sorted targets of direct calls; see `called_known` */
 	size_t called_count;
+	/* `called` has been computed, which is done on first use. */
 	bool called_known;
 };
 
@@ -53,15 +54,15 @@ const char *ex_type_name(uint32_t data)
 
 /* ---- instructions ---------------------------------------------------------------- */
 
-/* A linear decode from the start of a code range. */
+/* A linear decoding of code, from its start. */
 struct sweep {
 	uint64_t start, at;
-	uint64_t last[INSN_MOST]; /* starts of the instructions before `at`, a ring buffer */
-	size_t count;             /* instructions decoded so far */
-	bool lost;                /* some bytes did not decode: perhaps data */
+	uint64_t last[INSN_MOST]; /* ring buffer of the starts of the instructions before `at` */
+	size_t count;             /* number of instructions decoded so far */
+	bool lost;                /* some bytes did not decode, and may be data */
 };
 
-/* Returns the start of the code that contains addr: of a code range, or of the gap after one. */
+/* Returns the start of the code that contains addr: the start of its code range, or of the gap after a code range. */
 static uint64_t sweep_start(const struct check *c, const struct code_section *code, uint64_t addr)
 {
 	const struct code_range *p = range_at(&c->env, addr);
@@ -73,7 +74,8 @@ static uint64_t sweep_start(const struct check *c, const struct code_section *co
 	return lo && c->ranges.list[lo - 1].end > code->addr ? c->ranges.list[lo - 1].end : code->addr;
 }
 
-/* Returns why no instruction begins at addr; null if one does, or if undecoded bytes before it leave that open. */
+/* Returns the reason why no instruction begins at addr. Returns null if one does, or if that is open because bytes
+ * before addr did not decode. */
 static const char *probe_boundary(struct sweep *w, const struct code_section *code, uint64_t addr)
 {
 	struct insn in;
@@ -94,7 +96,7 @@ static const char *probe_boundary(struct sweep *w, const struct code_section *co
 	}
 	if (w->at != addr)
 		return w->lost ? NULL : "it is inside an instruction";
-	/* does an instruction of the second decoder span addr? */
+	/* Does an instruction of the second decoder extend over addr? */
 	for (i = 0; i < w->count && i < INSN_MOST && !w->lost; i++) {
 		uint64_t off = w->last[i] - code->addr;
 
@@ -164,7 +166,7 @@ static const struct probe *probe_of(const struct check *c, uint64_t addr)
 
 /* ---- entries --------------------------------------------------------------------- */
 
-/* Writes an address as text, with its symbol or section. */
+/* Writes an address as text, relative to its symbol or section. `in` says where the address is (PLACE_*). */
 static void describe(const struct check *c, uint64_t addr, uint8_t in, char *out, size_t size)
 {
 	const struct code_section *code = in == PLACE_CODE ? space_at(c->space, addr) : NULL;
@@ -177,7 +179,7 @@ static void describe(const struct check *c, uint64_t addr, uint8_t in, char *out
 		snprintf(out, size, "0x%" PRIx64, addr);
 }
 
-/* Adds a finding about an entry, at the address of its instruction. */
+/* Adds a finding about an entry, at the address of its instruction if that is code, otherwise at the entry. */
 static void entry_finding(struct check *c, const struct fixup *x, const char *id, const char *text)
 {
 	const struct code_section *code = x->insn_in == PLACE_CODE ? space_at(c->space, x->insn) : NULL;
@@ -197,8 +199,8 @@ static void target_finding(struct check *c, const struct fixup *x, const char *i
 	entry_finding(c, x, id, text);
 }
 
-/* Collects the targets of all direct calls. Every byte is taken as a possible start of an instruction, so the set may
- * have too many addresses but misses none. */
+/* Collects the targets of all direct calls. Every byte is taken for a possible start of an instruction, so the set may
+ * contain too many addresses, but lacks none. */
 static void calls_find(struct check *c)
 {
 	size_t capacity = 0, i;
@@ -219,22 +221,22 @@ static void calls_find(struct check *c)
 	c->called_known = true;
 }
 
-/* Is the fixup in the function of the instruction, in a part of a function, or in code that is only a fixup, and not
- * inside of another function? */
+/* Does the fixup lie where it may be: in the function of the instruction, in a part of a function, or in code that
+ * serves only as a fixup? The alternative is that it lies inside another function. */
 static bool is_own(struct check *c, const struct fixup *x)
 {
 	const struct code_range *from = range_at(&c->env, x->insn), *to = range_at(&c->env, x->to);
 
 	if (!to || !from || to == from || !to->named)
 		return true;
-	if (x->to != to->start || elf_is_object(c->f)) /* in object files, calls are relocations */
+	if (x->to != to->start || elf_is_object(c->f)) /* in object files, the targets of calls are in relocations */
 		return x->to == to->start;
 	if (!c->called_known)
 		calls_find(c);
 	return !word_has(c->called, c->called_count, x->to);
 }
 
-/* Says why execution cannot continue at the fixup of an entry; null if it can. */
+/* Returns the reason why execution cannot continue at the fixup of an entry; null if it can. */
 static const char *fixup_fault(struct check *c, const struct fixup *x)
 {
 	const struct probe *to = x->to_in == PLACE_CODE ? probe_of(c, x->to) : NULL;
@@ -248,7 +250,7 @@ static const char *fixup_fault(struct check *c, const struct fixup *x)
 	return is_own(c, x) ? NULL : "that is inside another function";
 }
 
-/* Checks one entry; `before` is the entry before it in order of address, or null. */
+/* Checks one entry. `before` is the entry before it in order of address; null: it is the first. */
 static void entry_check(struct check *c, const struct fixup *x, const struct fixup *before)
 {
 	struct etch_ex raw = {.data = x->data};
@@ -279,13 +281,13 @@ static void entry_check(struct check *c, const struct fixup *x, const struct fix
 	if (etch_ex_type(&raw) != ETCH_EX_TYPE_PLAIN && insn_is_stack_register(etch_ex_reg(&raw)))
 		entry_finding(c, x, "ETCH-X006", "the entry uses the stack pointer as its value register");
 	if (x->to_in == PLACE_NONE && elf_is_object(c->f))
-		return; /* it is defined in another file: the link step checks it */
+		return; /* the fixup is defined in another file, so the link step checks it */
 	why = fixup_fault(c, x);
 	if (why)
 		target_finding(c, x, "ETCH-X005", "continues at %s: %s", why);
 }
 
-/* Reports one finding for a malformed table: libetch searches no entry of it. */
+/* Adds one finding for a table with malformed entries, since libetch searches none of its entries. */
 static void malformed_finding(struct check *c, uint32_t table)
 {
 	char text[256];
@@ -381,7 +383,7 @@ static int live_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Sorts one table in place. */
+/* Sorts one table in place, and adds the number of its empty entries to *dropped. */
 static int table_sort(struct elf_file *f, const struct fixups *x, uint32_t index, size_t *dropped, struct error *e)
 {
 	const struct fixup_table *t = &x->tables[index];
@@ -402,7 +404,7 @@ static int table_sort(struct elf_file *f, const struct fixups *x, uint32_t index
 		qsort(live, n, sizeof(*live), live_order);
 	dead = t->count - n;
 	while (gap < n && live[gap].insn < s->sh.sh_addr)
-		gap++; /* empty entries are placed where their own address is in the order */
+		gap++; /* empty entries are placed where their own addresses belong in the order */
 	for (i = 0; i < n && !err; i++) {
 		uint64_t at = s->sh.sh_addr + (i < gap ? i : i + dead) * sizeof(*out);
 		struct etch_ex *p = &out[i < gap ? i : i + dead];

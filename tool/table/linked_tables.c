@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads and checks the tables of a linked file; formats: docs/formats.md. */
+/* Reads and checks the tables of a linked file. Formats: docs/formats.md. */
 #include "table/linked_tables.h"
 
 #include "support/memory.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds all copies of the module descriptor; *first is the first one. */
+/* Finds all copies of the module descriptor, and sets *first to the first one. */
 static int modules_read(const struct elf_file *f, struct linked_tables *t, struct etch_module *first, struct error *e)
 {
 	uint32_t i = 0;
@@ -46,7 +46,7 @@ static int modules_read(const struct elf_file *f, struct linked_tables *t, struc
 	return 0;
 }
 
-/* Reads which parts of libetch the file has; all parts, if it does not say. */
+/* Reads which parts of libetch the file contains. If the file does not say that, all parts count as contained. */
 static int parts_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
 {
 	uint32_t i = elf_section_find(f, ETCH_SEC_PART, 1), part;
@@ -66,12 +66,14 @@ static int parts_read(const struct elf_file *f, struct linked_tables *t, struct 
 	return 0;
 }
 
-/* A table: its section name and its fields in the module descriptor. */
+/* A kind of table: its section name, and where the module descriptor has its fields. */
 struct table_kind {
 	const char *name;
-	size_t ref, count; /* offsets in struct etch_module */
+	/* Offsets in struct etch_module of the reference to the table and of its number of entries. */
+	size_t ref, count;
+	/* Size of a record in bytes. */
 	size_t record;
-	int (*valid)(const struct etch_imv *); /* tables of sites only */
+	int (*valid)(const struct etch_imv *); /* checks an entry; only for tables of sites */
 };
 
 static const struct table_kind imv_kind = {ETCH_SEC_IMV, offsetof(struct etch_module, imv),
@@ -83,12 +85,12 @@ static const struct table_kind pv_kind = {ETCH_SEC_PV, offsetof(struct etch_modu
 static const struct table_kind obj_kind = {ETCH_SEC_OBJ, offsetof(struct etch_module, obj),
                                            offsetof(struct etch_module, obj_count), sizeof(struct etch_obj), NULL};
 
-/* Where a table is. */
+/* Where a table is, and how many entries fit there. */
 struct table_range {
-	uint64_t addr, capacity; /* in entries */
+	uint64_t addr, capacity; /* capacity: number of entries */
 };
 
-/* Locates a table by its descriptor reference or its section. */
+/* Finds a table by the reference in the descriptor or, if tables were not moved, by its section. */
 static int table_locate(const struct elf_file *f, const struct linked_tables *t, const struct etch_module *m,
                         const struct table_kind *k, struct table_range *out, struct error *e)
 {
@@ -113,7 +115,8 @@ static int table_locate(const struct elf_file *f, const struct linked_tables *t,
 		                 k->record);
 	out->addr = f->sections[i].sh.sh_addr;
 	out->capacity = f->sections[i].sh.sh_size / k->record;
-	return elf_section_alone(f, i, e); /* the section will be written to */
+	/* An error if it shares bytes with other sections, since it will be written to. */
+	return elf_section_alone(f, i, e);
 }
 
 static int sites_read(const struct elf_file *f, const struct table_kind *kind, const struct table_range *at,
@@ -215,7 +218,7 @@ static int inlines_read(const struct elf_file *f, struct linked_tables *t, struc
 	return 0;
 }
 
-/* Reads the records of __etch_obj, with the names of objects. */
+/* Reads the records of __etch_obj, and the names of objects. */
 static int obj_read(const struct elf_file *f, struct linked_tables *t, struct error *e)
 {
 	const uint8_t *p = t->obj_capacity ? elf_at(f, t->obj_addr, t->obj_capacity * sizeof(struct etch_obj)) : NULL;
@@ -259,7 +262,7 @@ static int obj_read(const struct elf_file *f, struct linked_tables *t, struct er
 	return 0;
 }
 
-/* ---- --init --------------------------------------------------------------- */
+/* ---- functions named with --init -------------------------------------------------- */
 
 static void init_sort(struct linked_tables *t)
 {

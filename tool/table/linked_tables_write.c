@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Encodes the tables of a linked file and writes them, in place or to the etch segment; formats: docs/formats.md. */
+/* Encodes the tables of a linked file and writes them, in place or to the etch segment. Formats: docs/formats.md. */
 #include "table/linked_tables.h"
 
 #include "output/segment.h"
@@ -13,7 +13,7 @@ static uint8_t *mutable_at(const struct elf_file *f, uint64_t addr, uint64_t siz
 	return (uint8_t *)elf_at(f, addr, size);
 }
 
-/* The order of docs/formats.md, in which libetch searches. */
+/* The order of docs/formats.md, in which libetch searches the table. */
 static int imv_order(const void *a, const void *b)
 {
 	const struct imv_row *x = a, *y = b;
@@ -45,7 +45,7 @@ static bool ref_set(int32_t *field, uint64_t at, uint64_t to)
 	return d == *field;
 }
 
-/* Are the names of all objects in the file? */
+/* Are the names of all objects in the file already? */
 static bool rows_named(const struct linked_rows *r)
 {
 	size_t i;
@@ -85,9 +85,9 @@ int linked_tables_capacity(const struct elf_file *f, const struct linked_tables 
 	return r == SEGMENT_ENOSLOT ? 0 : -1;
 }
 
-/* Addresses and contents of the tables to write. */
+/* Where the tables are to be written, and their contents. */
 struct table_places {
-	uint64_t imv, pv, obj; /* addresses */
+	uint64_t imv, pv, obj; /* addresses of the tables */
 	uint8_t *imv_out, *pv_out, *obj_out;
 };
 
@@ -123,7 +123,7 @@ static bool sites_encode(const struct imv_row *rows, size_t count, uint64_t addr
 	return near;
 }
 
-/* Encodes the tables for their addresses in `to`. */
+/* Encodes the tables for the addresses in `to`, and stores their contents there. */
 static int encode(const struct linked_rows *r, const struct table_places *to, struct error *e)
 {
 	bool near = sites_encode(r->imv, r->imv_count, to->imv, to->imv_out) &&
@@ -142,7 +142,7 @@ static int encode(const struct linked_rows *r, const struct table_places *to, st
 	return near ? 0 : error_set(e, "its tables are more than 2 GiB away from what they describe");
 }
 
-/* Does a baked site cross the border of an aligned 8-byte word? */
+/* Does the code of any baked site cross the border of an aligned 8-byte word? */
 static bool rows_cross(const struct imv_row *rows, size_t count)
 {
 	size_t i;
@@ -153,7 +153,8 @@ static bool rows_cross(const struct imv_row *rows, size_t count)
 	return false;
 }
 
-/* Updates all descriptors. `to`: addresses of moved tables; null if libetch finds the tables by their sections. */
+/* Updates all copies of the module descriptor. `to`: addresses of moved tables; null: libetch finds the tables by their
+ * sections. */
 static void modules_write(struct elf_file *f, const struct linked_tables *now, const struct linked_rows *r,
                           const struct table_places *to)
 {
@@ -196,8 +197,8 @@ static int clear(struct elf_file *f, const char *name, struct error *e)
 	return 0;
 }
 
-/* What it takes to build the etch segment: the sections of `unwind`, then __imv, __etch_obj, the names, and __pv_sites
- * if it has entries. */
+/* All that is needed to build the etch segment. The segment has the sections of `unwind`, then __imv, __etch_obj, the
+ * names and, if it has entries, __pv_sites. */
 struct segment_job {
 	struct elf_file *f;
 	const struct linked_tables *now;
@@ -209,7 +210,7 @@ struct segment_job {
 	struct error *e;
 };
 
-/* Called by segment_build() when the addresses are known: encodes everything for them. */
+/* segment_build() calls this when the addresses are known: encodes all contents for them. */
 static int segment_fill(void *context)
 {
 	struct segment_job *j = context;
@@ -233,7 +234,7 @@ static int segment_fill(void *context)
 	j->to.pv = r->pv_count ? own[3].addr : 0;
 	if (encode(r, &j->to, j->e))
 		return -1;
-	/* The tables in their original sections are no longer used. */
+	/* The tables in their original sections are no longer used, and are cleared. */
 	if (!j->now->moved &&
 	    (clear(j->f, ETCH_SEC_IMV, j->e) || clear(j->f, ETCH_SEC_PV, j->e) || clear(j->f, ETCH_SEC_OBJ, j->e)))
 		return -1;
@@ -241,7 +242,7 @@ static int segment_fill(void *context)
 	return 0;
 }
 
-/* Makes a new file with the tables in the etch segment. */
+/* Makes a new file that has the tables in the etch segment. */
 static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 {
 	struct segment_section *own = &j->secs[j->unwind->count];
@@ -250,7 +251,7 @@ static int write_segment(struct segment_job *j, uint8_t **out, size_t *out_size)
 	struct segment_request request;
 	int err;
 
-	/* All names are copied, also those already in the file: one rule for all objects. */
+	/* All names are copied, even those that are already in the file, so that there is one rule for all objects. */
 	for (i = 0; i < r->obj_count; i++)
 		if (r->obj[i].kind == ETCH_OBJ_OBJECT)
 			names_size += strlen(r->obj[i].name) + 1;

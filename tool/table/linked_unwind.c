@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes, reads and fills the unwind table of a linked file, in the block or the orc encoding. */
+/* Makes, reads and completes the unwind table of a linked file, in the block encoding or the orc encoding. */
 #include "table/linked_unwind.h"
 
 #include "support/memory.h"
@@ -12,7 +12,7 @@
 
 #define BLOCK ((uint64_t)1 << ETCH_BLOCK_SHIFT)
 
-enum { SEC_HEADER, SEC_IP, SEC_ORC, SEC_LOOKUP }; /* sections of the orc encoding */
+enum { SEC_HEADER, SEC_IP, SEC_ORC, SEC_LOOKUP }; /* indexes of the sections of the orc encoding */
 
 static const struct segment_section loaded = {.type = SHT_PROGBITS};
 
@@ -29,7 +29,7 @@ static struct segment_section *section_add(struct linked_unwind *u, const char *
 	return s;
 }
 
-/* Sets the properties, besides contents, of the sections for other unwinders. */
+/* Sets the properties, other than contents, of a section that other unwinders read. */
 static void section_traits(struct segment_section *s)
 {
 	if (!strcmp(s->name, SFRAME_SECTION)) {
@@ -71,7 +71,7 @@ static int make_block(const struct row_list *rows, const struct unwind_kind *kin
 	return 0;
 }
 
-/* lookup[i] is the last row that begins at or before block i, or the first row. */
+/* Sets lookup[i] to the index of the last row that begins at or before block i, or to 0 if there is none. */
 static void lookup_make(const struct row_list *rows, uint64_t text, uint64_t blocks, uint32_t *lookup)
 {
 	uint64_t i;
@@ -84,7 +84,7 @@ static void lookup_make(const struct row_list *rows, uint64_t text, uint64_t blo
 	}
 }
 
-/* Makes the sections of the orc encoding. */
+/* Makes the sections of the orc encoding. *lost is increased by the number of rules that it cannot express. */
 static int make_orc(const struct row_list *rows, struct linked_unwind *u, size_t *lost, struct error *e)
 {
 	uint64_t text = rows->rows[0].addr & ~(BLOCK - 1), end = rows->rows[rows->count - 1].addr;
@@ -126,7 +126,7 @@ int linked_unwind_sframe(struct linked_unwind *u, const struct row_list *rows, u
 	u->sframe_at = u->count;
 	s = section_add(u, SFRAME_SECTION, 8, u->sframe.bytes, u->sframe.size);
 	section_traits(s);
-	u->sframe.bytes = NULL; /* the section owns the bytes */
+	u->sframe.bytes = NULL; /* the section owns these bytes */
 	return 0;
 }
 
@@ -140,7 +140,7 @@ int linked_unwind_eh_frame(const struct cfi_file *cfi, const struct code_space *
 	section_add(u, EH_FRAME_SECTION, 8, u->eh.frame, u->eh.frame_size);
 	section_traits(&u->sections[u->eh_at]);
 	section_traits(&u->sections[u->eh_at + 1]);
-	u->eh.hdr = u->eh.frame = NULL; /* the sections own the bytes */
+	u->eh.hdr = u->eh.frame = NULL; /* the sections own these bytes */
 	return 0;
 }
 
@@ -152,7 +152,7 @@ int linked_unwind_registers(struct linked_unwind *u, const struct register_sourc
 	if (register_table_make(in, &table, &size, lost, e))
 		return -1;
 	memcpy(table + offsetof(struct etch_unwind, build_id), u->header.build_id, sizeof(u->header.build_id));
-	/* Readers look for it right after the block table, whose size is a multiple of 8. */
+	/* Readers look for the register table directly after the block table, whose size is a multiple of 8. */
 	section_add(u, ETCH_SEC_REGISTERS, 8, table, size);
 	return 0;
 }
@@ -167,7 +167,7 @@ const struct segment_section *linked_unwind_registers_section(const struct linke
 	return NULL;
 }
 
-/* Completes the sections for other unwinders. */
+/* Fills in addresses in the sections that other unwinders read. */
 static int others_fill(struct linked_unwind *u, struct error *e)
 {
 	int err = 0;
@@ -256,7 +256,7 @@ void linked_unwind_free(struct linked_unwind *u)
 
 /* ---- reading --------------------------------------------------------------- */
 
-/* Is the section one that etch has made, and not one of the linker's that had to move? */
+/* Has etch made this section? The etch segment may also contain sections of the linker that had to be moved. */
 static bool is_ours(const struct elf_section *s, const struct segment_found *at)
 {
 	const uint64_t type = !strcmp(s->name, SFRAME_SECTION) ? SHT_GNU_SFRAME : SHT_PROGBITS;
@@ -265,8 +265,8 @@ static bool is_ours(const struct elf_section *s, const struct segment_found *at)
 	       s->sh.sh_addr - at->addr - at->first < at->size - at->first;
 }
 
-/* Copies a section of an earlier run, which lies in the etch segment or, if `unloaded`, after it. Returns 1; 0 if there
- * is none; -1 and a message. */
+/* Copies a section that an earlier run has made. It lies in the etch segment or, if `unloaded`, is not loaded. Returns
+ * 1; 0 if there is none; -1 with a message in *e if it is malformed. */
 static int section_keep(const struct elf_file *f, const struct segment_found *at, const char *name, bool unloaded,
                         struct linked_unwind *u, struct error *e)
 {
@@ -319,7 +319,7 @@ static int read_orc(const struct elf_file *f, const struct segment_found *at, st
 	return etch_orc_valid(&table) ? 1 : error_set(e, "its unwind table is malformed");
 }
 
-/* Returns the section of this name that etch has made in the etch segment, or null. */
+/* Returns the section of this name in the etch segment that etch has made, or null. */
 static const struct elf_section *ours_find(const struct elf_file *f, const char *name)
 {
 	struct segment_found at;
@@ -347,7 +347,8 @@ bool linked_unwind_has_eh_frame(const struct elf_file *f) { return ours_find(f, 
 
 bool linked_unwind_has_registers(const struct elf_file *f) { return ours_find(f, ETCH_SEC_REGISTERS) != NULL; }
 
-/* Copies the register table of an earlier run, if there is one. Returns -1 and a message if it is malformed. */
+/* Copies the register table of an earlier run. Returns 1; 0 if there is none; -1 with a message in *e if it is
+ * malformed. */
 static int registers_keep(const struct elf_file *f, const struct segment_found *at, struct linked_unwind *u,
                           struct error *e)
 {

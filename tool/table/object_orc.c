@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the ORC arrays of an object file, compares them with those that it already has, and sorts those that a linker
- * has joined. */
+/* Makes the ORC arrays of an object file, compares them with those that the file already has, and sorts arrays that a
+ * linker has joined. */
 #include "table/object_orc.h"
 #include "output/segment.h"
 #include "support/memory.h"
@@ -12,7 +12,7 @@
 
 /* ---- making --------------------------------------------------------------- */
 
-/* The entries of one section while they are made. */
+/* The entries for one section of code, while they are made. */
 struct maker {
 	const struct code_section *section;
 	struct etch_orc *orc;
@@ -22,7 +22,7 @@ struct maker {
 
 static void entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
 {
-	/* Adjacent rows with the same entry are merged. */
+	/* adjacent rows with the same entry are merged */
 	if (m->count && !memcmp(&m->orc[m->count - 1], orc, sizeof(*orc)))
 		return;
 	mem_reserve(&m->orc, &m->orc_capacity, m->count, sizeof(*m->orc));
@@ -31,7 +31,8 @@ static void entry_add(struct maker *m, uint64_t at, const struct etch_orc *orc)
 	m->places[m->count++] = at;
 }
 
-/* Adds the rows that apply to one section; *row is the last one that begins at or before the section. */
+/* Adds the rows that apply to one section of code. *row is advanced to the last row that begins at or before the start
+ * of the section. */
 static void section_make(struct maker *m, const struct row_list *rows, size_t *row, struct object_orc *out)
 {
 	uint64_t start = m->section->addr, end = start + m->section->size;
@@ -103,7 +104,7 @@ void object_orc_free(struct object_orc *t)
 
 /* ---- existing arrays ------------------------------------------------------- */
 
-/* An entry with its reference resolved. */
+/* An entry of the arrays whose reference has been resolved. */
 struct resolved {
 	uint64_t section, offset;
 	struct etch_orc orc;
@@ -133,14 +134,14 @@ static void resolved_grow(struct resolved_list *l, size_t more)
 		memset(l->list + l->count, 0, more * sizeof(*l->list));
 }
 
-/* Reads the entries of one pair of arrays. Returns 1 if it has read them; 0 if the arrays are no pair, or lack
- * relocations; -1 and a message. */
+/* Reads the entries of one pair of arrays. Returns 1 if it has read them; 0 if the arrays do not match or lack
+ * relocations; -1 with a message in *e. */
 static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, struct resolved_list *l,
                            struct error *e)
 {
 	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
 	uint64_t n = s->sh.sh_size / 4;
-	uint32_t rel = elf_section_rela(f, ip, ip); /* usually the next section */
+	uint32_t rel = elf_section_rela(f, ip, ip); /* the relocations are usually in the next section */
 	struct etch_rule rule;
 	struct elf_reloc *r;
 	long count, i;
@@ -167,7 +168,7 @@ static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, 
 		x->section = y->section;
 		x->offset = y->value + (uint64_t)r[i].addend;
 		memcpy(&x->orc, t->data + sizeof(x->orc) * (size_t)i, sizeof(x->orc));
-		/* E.g. the entries of the kernel's objtool, whose numbers of types depend on the version. */
+		/* For example, the kernel's objtool makes such arrays, whose numbers of types depend on the version. */
 		if (!etch_orc_unpack(&x->orc, &rule)) {
 			free(r);
 			return error_set(e, "has " ETCH_SEC_ORC " entries that are not etch's: --only imv leaves them alone");
@@ -178,8 +179,8 @@ static int entries_resolve(const struct elf_file *f, uint32_t ip, uint32_t orc, 
 	return 1;
 }
 
-/* Returns the next array of a name. The k-th .orc_unwind_ip and the k-th .orc_unwind are a pair: the linker, strip and
- * objcopy keep the order. */
+/* Returns the next array after section `from` that has a name; 0 if there is none. The k-th .orc_unwind_ip and the k-th
+ * .orc_unwind are a pair: the linker, strip and objcopy keep their order. */
 static uint32_t array_next(const struct elf_file *f, const char *name, uint32_t from)
 {
 	uint32_t i = from;
@@ -190,8 +191,8 @@ static uint32_t array_next(const struct elf_file *f, const char *name, uint32_t 
 	return 0;
 }
 
-/* Reads all pairs of arrays, and marks their sections in `emptied`, which may be null. Returns the same as
- * entries_resolve(). */
+/* Reads all pairs of arrays, and marks their sections and those of their relocations in `emptied`, which may be null.
+ * Returns 1; 0 if some pair does not match or lacks relocations; -1 with a message in *e. */
 static int arrays_resolve(const struct elf_file *f, struct resolved_list *l, bool *emptied, struct error *e)
 {
 	uint32_t ip = 0, orc = 0, i;
@@ -208,7 +209,7 @@ static int arrays_resolve(const struct elf_file *f, struct resolved_list *l, boo
 			emptied[orc] = true;
 		if (!ip || !orc) {
 			r = 0;
-			/* One of the lists has ended: continue with the other one alone. */
+			/* One of the two lists has ended: continue with the other one alone. */
 			ip = ip ? ip : f->section_count;
 			orc = orc ? orc : f->section_count;
 			continue;
@@ -274,7 +275,7 @@ int object_orc_rows(const struct elf_file *f, const struct code_space *space, st
 	}
 	out->rows = mem_zero(have.count, sizeof(*out->rows));
 	out->capacity = have.count;
-	/* In a code space, addresses ascend with section numbers. */
+	/* In a code space, addresses are in the order of section numbers. */
 	qsort(have.list, have.count, sizeof(*have.list), resolved_order);
 	for (i = 0; i < have.count && r >= 0; i++) {
 		const struct resolved *x = &have.list[i];
@@ -299,14 +300,14 @@ int object_orc_rows(const struct elf_file *f, const struct code_space *space, st
 
 /* ---- arrays that a linker has joined -------------------------------------------- */
 
-/* An entry of the ORC arrays, with its address. */
+/* An entry of the ORC arrays, and the address to which it applies. */
 struct orc_entry {
 	uint64_t addr;
 	struct etch_orc orc;
 };
 
-/* At equal addresses, the terminator of the preceding code sorts before the first row of the next code: lookups
- * use the last of equal addresses. */
+/* At equal addresses, the row that ends the code in front sorts before the first row of the code that begins there,
+ * because lookups use the last of several rows with one address. */
 static int entry_order(const void *a, const void *b)
 {
 	const struct orc_entry *x = a, *y = b;
@@ -319,7 +320,7 @@ static int entry_order(const void *a, const void *b)
 	return memcmp(&x->orc, &y->orc, sizeof(x->orc));
 }
 
-/* Is an address in code, or at the end of it, where terminators are? *top is the highest end of code. */
+/* Is an address in code or at the end of code, where the last rows are? *top is set to the highest end of code. */
 static bool is_code(const struct elf_file *f, uint64_t addr, uint64_t *top)
 {
 	bool found = false;
@@ -338,7 +339,7 @@ static bool is_code(const struct elf_file *f, uint64_t addr, uint64_t *top)
 	return found;
 }
 
-/* Sorts a pair of ORC arrays in place. */
+/* Sorts one pair of ORC arrays in place. Adds the number of rows to *rows. */
 static int arrays_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *rows, struct error *e)
 {
 	const struct elf_section *s = &f->sections[ip], *t = &f->sections[orc];
@@ -359,7 +360,7 @@ static int arrays_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *ro
 		memcpy(&field, s->data + 4 * i, 4);
 		memcpy(&list[i].orc, t->data + sizeof(list->orc) * i, sizeof(list->orc));
 		list[i].addr = s->sh.sh_addr + 4 * i + (uint64_t)(int64_t)field;
-		if (!is_code(f, list[i].addr, &top)) { /* discarded by the linker */
+		if (!is_code(f, list[i].addr, &top)) { /* the linker has discarded the code */
 			list[i].addr = top;
 			memset(&list[i].orc, 0, sizeof(list[i].orc));
 		}
@@ -378,7 +379,8 @@ static int arrays_sort(struct elf_file *f, uint32_t ip, uint32_t orc, size_t *ro
 	return err;
 }
 
-/* Finds an array that the linker has written; those in the etch segment are sorted already. */
+/* Returns the next section with this name, from section `from` on, that the linker has written; 0 if there is none. The
+ * arrays in the etch segment are sorted already. */
 static uint32_t array_find(const struct elf_file *f, const struct segment_found *at, const char *name, uint32_t from)
 {
 	uint32_t i = from;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the .sframe of an object file, compares it with an existing one, and reads that of any producer. */
+/* Makes the .sframe section of an object file, compares it with an existing one, and resolves the relocations of one
+ * from any producer. */
 #include "table/object_sframe.h"
 
 #include "output/segment.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the rows that apply to one section, and ends them at its end; *row is the last row that begins at or before
- * the section. */
+/* Copies the rows that apply to one section of code, and adds a row that ends them at its end. *row is advanced to the
+ * last row that begins at or before the start of the section. */
 static void section_clip(const struct code_section *c, const struct row_list *rows, size_t *row, struct row_list *out)
 {
 	uint64_t end = c->addr + c->size;
@@ -28,20 +29,20 @@ static void section_clip(const struct code_section *c, const struct row_list *ro
 	out->rows[out->count++] = (struct row){.addr = end, .rule = etch_rule_undef};
 }
 
-/* Copies all rows, each clipped to its section: in the space of an object file, where sections lie close together, a
- * row may extend past the end of a section. */
+/* Copies all rows, each clipped to its section. In the code space of an object file, where sections lie close together,
+ * a row may extend past the end of its section. */
 static void rows_clip(const struct code_space *space, const struct row_list *rows, struct row_list *out)
 {
 	size_t i, row = 0;
 
-	/* Each section has an end, and may have the row before its first one. */
+	/* Each section gets a row for its end, and may get one for the row that begins before it. */
 	*out = (struct row_list){.capacity = rows->count + 2 * space->count + 1};
 	out->rows = mem_alloc(out->capacity, sizeof(*out->rows));
 	for (i = 0; i < space->count && rows->count; i++)
 		section_clip(&space->list[i], rows, &row, out);
 }
 
-/* Turns the starts into relocations. */
+/* Makes a relocation for the start of each FDE. */
 static void starts_relocate(const struct code_space *space, const struct sframe *x, struct new_section *to)
 {
 	size_t i;
@@ -96,7 +97,8 @@ void object_sframe_free(struct object_sframe *t)
 
 /* ---- existing sections ------------------------------------------------------ */
 
-/* Is a section equal to `wanted`? Relocated fields have no contents. Returns 1, 0, or -1 and a message. */
+/* Does a section equal `wanted`? Fields with relocations have no contents of their own. Returns 1, 0, or -1 with a
+ * message in *e. */
 static int section_same(const struct elf_file *f, uint32_t section, const struct new_section *wanted, struct error *e)
 {
 	const struct elf_section *s = &f->sections[section];
@@ -128,7 +130,7 @@ int object_sframe_present(const struct elf_file *f, const struct object_sframe *
 	int same = 0;
 
 	while ((i = elf_section_find(f, SFRAME_SECTION, i + 1))) {
-		if (!f->sections[i].data) /* an earlier one that was emptied */
+		if (!f->sections[i].data) /* a section that was emptied earlier */
 			continue;
 		same = wanted->section ? section_same(f, i, wanted->section, e) : 0;
 		if (same < 0)
@@ -141,7 +143,7 @@ int object_sframe_present(const struct elf_file *f, const struct object_sframe *
 	return found ? found == 1 && same : !wanted->section;
 }
 
-/* Returns the address that a relocation refers to; 0 if it is no code. */
+/* Returns the address of code to which a relocation refers; 0 if it does not refer to code. */
 static uint64_t reloc_target(const struct elf_file *f, const struct code_space *space, const struct elf_reloc *r)
 {
 	const struct elf_symbol *y = &f->symbols[r->symbol];
@@ -150,7 +152,7 @@ static uint64_t reloc_target(const struct elf_file *f, const struct code_space *
 	return c ? c->addr + y->value + (uint64_t)r->addend : 0;
 }
 
-/* Returns the size of the field that a relocation of a start changes; 0 for any other relocation. */
+/* Returns the size of the field that a relocation for a start changes; 0 if the relocation has any other type. */
 static size_t field_size(uint32_t type)
 {
 	if (type == R_X86_64_PC64)
@@ -172,7 +174,7 @@ uint8_t *object_sframe_resolve(const struct elf_file *f, const struct code_space
 		return NULL;
 	bytes = mem_alloc(s->sh.sh_size, 1);
 	memcpy(bytes, s->data, s->sh.sh_size);
-	/* Without this flag, starts count from the section in linked files only. */
+	/* Without this flag, starts are relative to the section in linked files, but not in object files. */
 	pcrel = s->sh.sh_size > 3 && (bytes[3] & SFRAME_START_PCREL);
 	for (i = 0; i < count; i++) {
 		size_t width = field_size(r[i].type);

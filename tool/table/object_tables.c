@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the tables of an object file, and compares them with those that it already has. */
+/* Makes the tables of an object file, and compares them with those that the file already has. */
 #include "table/object_tables.h"
 #include "support/memory.h"
 
@@ -71,12 +71,12 @@ void object_tables_fact(struct object_tables *t, uint32_t section, uint64_t at, 
 void object_tables_object(struct object_tables *t, uint32_t section, uint64_t at, const struct etch_obj *what,
                           const char *name)
 {
-	/* The section of names is created first: records refer to it by index. */
+	/* The section of names is created first, because records refer to it by its index. */
 	struct new_section *names = section_for(t, ETCH_SEC_NAMES, 0, 1), *sec = section_for(t, ETCH_SEC_OBJ, section, 4);
 	struct etch_obj x = *what;
 	uint64_t here, name_at;
 
-	names = section_for(t, ETCH_SEC_NAMES, 0, 1); /* section_for() may have moved the list */
+	names = section_for(t, ETCH_SEC_NAMES, 0, 1); /* section_for() may have moved the list of sections */
 	here = sec->size;
 	name_at = names->size;
 	append(sec, &x, sizeof(x));
@@ -94,11 +94,12 @@ void object_tables_free(struct object_tables *t)
 
 /* ---- existing tables ----------------------------------------------------- */
 
-/* A record with its references resolved, so that it can be compared whatever symbols and sections its relocations
- * use. */
+/* A record whose references have been resolved. Such records can be compared even if their relocations use different
+ * symbols and sections. */
 struct resolved {
-	uint64_t place[2][2]; /* per reference: section (or symbol | 1 << 63), offset */
-	uint8_t rest[24];     /* bytes of the record, with zeros for the references, and of its struct etch_imv_more */
+	uint64_t place[2][2]; /* per reference: section, or symbol | 1 << 63; and offset */
+	/* The record with zeros in place of the references; then its struct etch_imv_more, if any. */
+	uint8_t rest[24];
 };
 
 struct resolved_list {
@@ -121,7 +122,7 @@ static void place_set(const struct elf_file *f, uint64_t place[2], uint32_t symb
 	}
 }
 
-/* Adds the records of one table; places[2 * i] and [2 * i + 1] are the references of record i. */
+/* Adds the records of one table to a list. places[2 * i] and places[2 * i + 1] are the references of record i. */
 static void records_resolve(struct resolved_list *l, const uint8_t *data, uint64_t size, size_t record,
                             uint64_t (*places)[2])
 {
@@ -146,11 +147,11 @@ static void records_resolve(struct resolved_list *l, const uint8_t *data, uint64
 		memcpy(x->place[0], places[2 * i], 16);
 		memcpy(x->place[1], places[2 * i + 1], 16);
 		if (record == sizeof(struct etch_obj) && x->rest[offsetof(struct etch_obj, kind)] == ETCH_OBJ_OBJECT)
-			memset(x->place[1], 0, 16); /* the address of its name does not matter */
+			memset(x->place[1], 0, 16); /* the address of the object's name does not matter */
 	}
 }
 
-/* Returns the size of a record of a section that is one of the tables that are made; 0 for any other section. */
+/* Returns the size of a record in a section with this name, if it is one of the tables that are made; otherwise 0. */
 static size_t record_size(const struct object_tables *t, const char *name)
 {
 	if ((t->imv && elf_name_is(name, ETCH_SEC_IMV)) || (t->pv && elf_name_is(name, ETCH_SEC_PV)))
@@ -158,7 +159,7 @@ static size_t record_size(const struct object_tables *t, const char *name)
 	return elf_name_is(name, ETCH_SEC_OBJ) ? sizeof(struct etch_obj) : 0;
 }
 
-/* Adds the records of a table in the file. */
+/* Adds the records of a table that the file has to a list. */
 static int present_resolve(const struct elf_file *f, uint32_t index, size_t record, struct resolved_list *l,
                            struct error *e)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define REGISTERS 5
-#define UNIT      8 /* bytes, in which etch_saves gives offsets */
+#define UNIT      8 /* unit of the offsets in etch_saves, in bytes */
 
 /* ---- packing ------------------------------------------------------------------- */
 
@@ -55,19 +55,21 @@ static struct etch_cfi_saves unpack(const struct etch_saves *p)
 
 /* ---- rows ---------------------------------------------------------------------- */
 
-/* A row of .eh_frame. */
+/* A row of .eh_frame: code in which the places of registers are the same. */
 struct cfi_row {
 	uint64_t start, end;
 	struct etch_cfi_saves saves;
 };
 
+/* The state of making a table. */
 struct maker {
 	const struct register_sources *in;
 	struct cfi_row *cfi;
 	size_t cfi_count, cfi_capacity;
-	size_t cfi_at;          /* the first row of .eh_frame that ends after the current address */
-	size_t save, save_next; /* the row of the code that holds at that address, and the next one */
-	struct row_list out;    /* rows with etch_saves in place of rules */
+	size_t cfi_at; /* index of the first row of .eh_frame that ends after the current address */
+	/* Indexes of the row of in->saves that applies to that address, and of the next one. */
+	size_t save, save_next;
+	struct row_list out; /* the rows of the table, with etch_saves in place of rules */
 	size_t lost;
 };
 
@@ -79,7 +81,7 @@ static void cfi_row_add(void *ctx, const struct etch_cfi_row *row)
 	m->cfi[m->cfi_count++] = (struct cfi_row){row->start, row->end, row->saves};
 }
 
-/* Advances in the lists to `addr`. Returns the address up to which their current entries hold, at most `end`. */
+/* Advances both lists to `addr`. Returns the address up to which their current elements apply, but at most `end`. */
 static uint64_t lists_advance(struct maker *m, uint64_t addr, uint64_t end)
 {
 	const struct save_list *saves = m->in->saves;
@@ -109,10 +111,10 @@ static bool knows_none(const struct etch_cfi_saves *s)
 }
 
 /*
- * Returns where the registers are at `addr`, in code with this row. What the code proves comes first. Where it does not
- * know a register's place, a slot of .eh_frame counts: a compiler has stated it. If .eh_frame says nothing about a
- * register, that means that the register is unchanged only where the code was not followed, and keeps registers by the
- * psABI's convention.
+ * Returns where the registers are at `addr`, in code with this row. What the code proves is used first. If the code
+ * does not show where a register is, but .eh_frame gives a slot, that is used, since a compiler has stated it. If
+ * .eh_frame says nothing about a register, the register counts as unchanged only if the row is not proven from the
+ * code, and if the code keeps registers by the psABI's convention.
  */
 static struct etch_cfi_saves saves_at(const struct maker *m, const struct row *row, uint64_t addr)
 {
@@ -148,7 +150,8 @@ static void row_put(struct maker *m, uint64_t addr, const struct etch_saves *s)
 	m->out.rows[m->out.count++] = row;
 }
 
-/* Makes the rows. Where nobody looks, since the rule is of another kind, the previous row extends. */
+/* Makes the rows of the table. Where the unwind rule is not of kind CALL, readers do not look at this table, and the
+ * row before extends. */
 static void rows_put(struct maker *m)
 {
 	static const struct etch_saves unknown;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Decodes SFrame to rows. The bytes are not trusted: every offset and count is checked before it is used. */
+/* Decodes SFrame into rows. The bytes are not trusted: every offset and count is checked before it is used. */
 #include "table/sframe.h"
 
 #include "support/memory.h"
@@ -10,22 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An FDE of either version. */
+/* An FDE, in a form that serves both versions. */
 struct fde {
 	uint64_t start, end;
-	uint32_t fres, fre_count; /* offset of the first FRE; number of FREs */
+	uint32_t fres, fre_count; /* offset of its first FRE in the FRE part; number of its FREs */
 	uint8_t info, rep_size;
 	bool flex;
 };
 
+/* The state of decoding a section. */
 struct reader {
 	const uint8_t *bytes; /* the whole section */
 	size_t size;
 	struct sframe_header h;
-	size_t fdes, fres; /* offsets of the two parts */
-	struct fde *list;  /* FDEs that are not empty, sorted */
+	size_t fdes, fres; /* offsets in the section of the FDE part and of the FRE part */
+	struct fde *list;  /* the FDEs that cover any code, sorted by start */
 	size_t count;
-	uint64_t left; /* rows that may still be read */
+	uint64_t left; /* how many more rows may be read */
 	struct row_list *out;
 	struct error *e;
 };
@@ -58,7 +59,7 @@ static int header_read(struct reader *r)
 	return 0;
 }
 
-/* Reads FDE number i. */
+/* Reads FDE number i of a section at `addr`. */
 static int fde_read(struct reader *r, size_t i, uint64_t addr, struct fde *out)
 {
 	bool pcrel = r->h.flags & SFRAME_START_PCREL;
@@ -103,7 +104,7 @@ static int fde_read(struct reader *r, size_t i, uint64_t addr, struct fde *out)
 
 /* ---- rules -------------------------------------------------------------------- */
 
-/* A row as it is in the section. */
+/* A row (FRE) in the form that it has in the section. */
 struct fre {
 	uint32_t off;
 	uint8_t info;
@@ -121,7 +122,7 @@ static int32_t word_at(const uint8_t *p, unsigned log2)
 	return log2 == 1 ? (int16_t)value : value;
 }
 
-/* Reads the row at *at, an offset in the FRE part, and advances *at. */
+/* Reads the row at *at, which is an offset in the FRE part. Advances *at to the next row. */
 static int fre_read(struct reader *r, const struct fde *f, uint32_t *at, struct fre *out)
 {
 	const uint8_t *p = r->bytes + r->fres + *at;
@@ -157,17 +158,19 @@ static bool default_rule(const struct fre *x, struct etch_rule *out)
 	return x->count <= 2;
 }
 
-/* A pair of words of a flexible row. */
+/* A place that a flexible row describes by a pair of words. */
 struct place {
 	bool present, deref, is_register;
 	uint8_t reg;
 	int32_t off;
 };
 
-/* Takes the next pair of words, or the single word 0. Returns false if the control word has unknown bits. */
+/* Reads the next pair of words, or the single word 0, which stands for no place. Returns false if the control word has
+ * unknown bits. */
 static bool place_take(const struct fre *x, unsigned log2, unsigned *i, struct place *out)
 {
-	static const uint32_t masks[] = {0xff, 0xffff, UINT32_MAX, UINT32_MAX}; /* by log2 of the size of a word */
+	/* Index: log2 of the size of a word. */
+	static const uint32_t masks[] = {0xff, 0xffff, UINT32_MAX, UINT32_MAX};
 	uint32_t ctrl = *i < x->count ? (uint32_t)x->word[*i] & masks[log2] : 0;
 
 	memset(out, 0, sizeof(*out));
@@ -182,13 +185,13 @@ static bool place_take(const struct fre *x, unsigned log2, unsigned *i, struct p
 	return true;
 }
 
-/* Is a value in memory at an offset from a register? */
+/* Is a value stored in memory at an offset from a register? */
 static bool is_in_memory(const struct place *x, uint8_t reg, int64_t off)
 {
 	return x->present && x->deref && x->is_register && x->reg == reg && (int64_t)x->off == off;
 }
 
-/* Takes the place of the return address. Returns false if no rule has it there. */
+/* Takes the place of the return address over into a rule. Returns false if no rule can have it there. */
 static bool ra_take(const struct place *x, struct etch_rule *out)
 {
 	if (!x->present)
@@ -209,7 +212,7 @@ static bool ra_take(const struct place *x, struct etch_rule *out)
 	return true;
 }
 
-/* Takes the place of rbp. Returns false if no rule has it there. */
+/* Takes the place of rbp over into a rule. Returns false if no rule can have it there. */
 static bool bp_take(const struct place *x, struct etch_rule *out)
 {
 	if (!x->present)
@@ -223,7 +226,7 @@ static bool bp_take(const struct place *x, struct etch_rule *out)
 	return x->deref && (x->reg == ETCH_REG_RBP || x->reg == ETCH_REG_RSP);
 }
 
-/* Finds the rule of a flexible row. Returns false if none of etch's rules says the same. */
+/* Finds the rule of a flexible row. Returns false if no rule of etch says the same. */
 static bool flex_rule(const struct fre *x, bool signal, struct etch_rule *out)
 {
 	unsigned i = 0, log2 = x->info >> 5 & 3;
@@ -239,7 +242,7 @@ static bool flex_rule(const struct fre *x, bool signal, struct etch_rule *out)
 	out->kind = signal ? ETCH_RULE_SIGNAL : ETCH_RULE_CALL;
 	out->cfa = (uint8_t)(cfa.reg | (cfa.deref ? ETCH_CFA_DEREF : 0));
 	out->cfa_off = cfa.off;
-	if (signal) /* struct sigcontext: rip 8 after rsp, rbp 40 before it */
+	if (signal) /* struct sigcontext has rip 8 bytes after rsp, and rbp 40 bytes before it */
 		return is_in_memory(&ra, cfa.reg, (int64_t)cfa.off + 8) && is_in_memory(&bp, cfa.reg, (int64_t)cfa.off - 40);
 	return ra_take(&ra, out) && bp_take(&bp, out);
 }
@@ -251,7 +254,7 @@ static void row_add(struct reader *r, uint64_t addr, const struct etch_rule *rul
 	struct row_list *l = r->out;
 	struct row *last = l->count ? &l->rows[l->count - 1] : NULL;
 
-	if (last && last->addr == addr) /* a row of no length */
+	if (last && last->addr == addr) /* the last row covers no byte */
 		l->count--;
 	if (l->count && etch_rule_equal(&l->rows[l->count - 1].rule, rule))
 		return;
@@ -262,9 +265,10 @@ static void row_add(struct reader *r, uint64_t addr, const struct etch_rule *rul
 }
 
 /*
- * Returns the most rows that may be read. FDEs may share rows, and an FDE for repeated blocks reads its rows for each
- * block. Rows that are of any use begin at different bytes of code, except for one in front of each FDE: their number
- * is bounded by that, and proportional to the section.
+ * Returns the greatest number of rows that may be read. FDEs may share rows, and the rows of an FDE for repeated blocks
+ * are read once for each block, so the size of the section alone is no bound. But useful rows begin at different bytes
+ * of code, except for one in front of each FDE. So the number of bytes of code, plus a number proportional to the
+ * section, is enough.
  */
 static uint64_t rows_most(const struct reader *r, const struct code_space *space)
 {
@@ -276,8 +280,7 @@ static uint64_t rows_most(const struct reader *r, const struct code_space *space
 	return n;
 }
 
-/* Adds the rows of an FDE for the code from `start` up to `end`, which is all of its code or one of its repeated
- * blocks. */
+/* Adds the rows of an FDE for the code in [start, end), which is all of its code, or one of its repeated blocks. */
 static int rows_add(struct reader *r, const struct fde *f, uint64_t start, uint64_t end)
 {
 	uint32_t at = f->fres, i;
@@ -295,7 +298,7 @@ static int rows_add(struct reader *r, const struct fde *f, uint64_t start, uint6
 			return bad(r, "rows out of order");
 		last = x.off;
 		if (!(f->flex ? flex_rule(&x, f->info & SFRAME_SIGNAL, &rule) : default_rule(&x, &rule)))
-			rule = etch_rule_undef; /* the row is valid, but etch has no such rule */
+			rule = etch_rule_undef; /* the row is valid, but etch has no rule for it */
 		if (!etch_rule_valid(&rule))
 			rule = etch_rule_undef;
 		if (x.off < end - start)
@@ -308,8 +311,8 @@ static int fde_rows(struct reader *r, const struct fde *f)
 {
 	uint64_t at, block = f->info & SFRAME_MASK ? f->rep_size : f->end - f->start;
 
-	row_add(r, f->start, &etch_rule_undef); /* up to the first row */
-	/* Blocks are counted from the address 0: an unwinder takes the remainder of the program counter. */
+	row_add(r, f->start, &etch_rule_undef); /* for code in front of the first row */
+	/* Blocks are counted from address 0: an unwinder uses the remainder of the program counter. */
 	for (at = f->start; at < f->end; at = at - (f->info & SFRAME_MASK ? at % block : 0) + block) {
 		uint64_t from = f->info & SFRAME_MASK ? at - at % block : at;
 
@@ -329,7 +332,7 @@ static int fde_order(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Reads all FDEs and checks that each lies in code and no two overlap. */
+/* Reads all FDEs, and checks that each of them lies in code, and that no two overlap. */
 static int fdes_read(struct reader *r, uint64_t addr, const struct code_space *space)
 {
 	size_t i;
@@ -344,7 +347,8 @@ static int fdes_read(struct reader *r, uint64_t addr, const struct code_space *s
 		if (f->end <= f->start)
 			continue;
 		r->count++;
-		/* A row may begin one byte before a function, and may go on over padding to or into the next section. */
+		/* A row may begin one byte before a function. It may also extend over padding up to the next section, or into
+		 * it. */
 		c = space_at(space, f->start);
 		c = c ? c : space_at(space, f->start + 1);
 		last = space_at(space, f->end - 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Encodes rows as SFrame. An FDE need not be a function: any range of code without a gap will do. So the rows between
- * two gaps are cut where the section becomes smallest, within FDE_ROWS rows, all of which a lookup has to scan.
+ * Encodes rows as SFrame. An FDE need not be a function: it can be any range of code without a gap. So the rows between
+ * two gaps are divided into FDEs so that the section becomes as small as possible. An FDE has at most FDE_ROWS rows,
+ * since a lookup has to scan all of them.
  */
 #include "table/sframe.h"
 
@@ -12,39 +13,42 @@
 #include <string.h>
 
 #define FDE_ROWS    32
-#define REPEATS_MIN 4  /* a block (of the PLT) that is repeated at least so often is an FDE of its own */
-#define BLOCK       16 /* bytes of a PLT entry */
+#define REPEATS_MIN 4  /* a block of the PLT that is repeated at least this often becomes an FDE of its own */
+#define BLOCK       16 /* size of a PLT entry in bytes */
 #define BLOCK_ROWS  4
 
-/* A row as it will be encoded: an FRE except for its address. */
+/* A row in the form in which it is encoded: an FRE, except for its address. */
 struct item {
 	uint64_t addr;
 	bool gap, flex, signal;
 	uint8_t info;
-	uint8_t count; /* number of words; those of one row have the same size: 1 << log2 */
+	uint8_t count; /* number of words; each word of a row has 1 << log2 bytes */
 	uint8_t log2;
-	uint8_t zero[2]; /* makes padding explicit: rows are compared as bytes */
+	uint8_t zero[2]; /* explicit padding, since rows are compared as bytes */
 	int32_t word[6];
 };
 
+/* The state of encoding. */
 struct writer {
 	unsigned version;
 	bool placed;
 	struct item *items; /* the last one is a gap */
 	size_t count, capacity;
 	uint32_t
-		*cost; /* per row of a run: the cost of the best encoding up to it, and the number of rows of its last FDE */
+		/* For the first k rows of a run: size of the best encoding, and (in `rows`) number of rows in its last FDE. */
+		*cost;
 	uint8_t *rows;
 	struct sframe *out;
-	uint8_t *fres; /* the FRE part */
+	uint8_t *fres; /* contents of the FRE part */
 	size_t fre_size, fre_capacity, fde_capacity, start_capacity;
+	/* Contents of the table of FDEs. */
 	uint8_t *fde;
 };
 
 /* ---- rules -------------------------------------------------------------------- */
 
-/* Returns the log2 of the size of a word. Words of control are unsigned in the format, but below 128 for all our
- * registers. */
+/* Returns the log2 of the word size that all words of a row fit. Control words are unsigned in the format, but below
+ * 128 for all registers that are used here. */
 static uint8_t word_log2(const struct item *it)
 {
 	uint8_t log2 = 0;
@@ -68,10 +72,11 @@ static void pair_add(struct item *it, uint8_t reg, unsigned flags, int32_t off)
 }
 
 /*
- * Writes the rule as words of a default FDE: CFA by rsp or rbp, return address at CFA - 8, rbp at an offset from the
- * CFA. Without a word the return address is undefined: the outermost frame. Version 2 has no row there, nor have files
- * of GNU as up to 2.45: glibc 2.44 takes one for an error and drops the stack; where rbp is 0, it ends at code without
- * a row.
+ * Writes a rule as the words of a row in a default FDE: the CFA is relative to rsp or rbp, the return address is at CFA
+ * - 8, and rbp is at an offset from the CFA. A row without words has an undefined return address, and is the outermost
+ * frame. In version 2, no such row is written, as in files of GNU as up to 2.45: glibc 2.44 takes one for an error and
+ * drops the whole stack. If rbp is 0, it ends the stack at code without a row. Returns false if the rule does not
+ * fit.
  */
 static bool default_encode(const struct etch_rule *r, unsigned version, struct item *it)
 {
@@ -87,15 +92,16 @@ static bool default_encode(const struct etch_rule *r, unsigned version, struct i
 	return true;
 }
 
-/* Writes the rule as pairs of words of a flexible FDE (version 3): CFA, return address, rbp; a single word 0 where the
- * return address is at CFA - 8. */
+/* Writes a rule as the pairs of words of a row in a flexible FDE (version 3), for the CFA, the return address and rbp.
+ * A single word 0 says that the return address is at CFA - 8. Returns false if the rule does not fit. */
 static bool flex_encode(const struct etch_rule *r, struct item *it)
 {
 	const unsigned slot = SFRAME_CTRL_DEREF, reg = SFRAME_CTRL_REG, memory = SFRAME_CTRL_DEREF | SFRAME_CTRL_REG;
 	uint8_t base = r->cfa & 15u;
 
 	it->flex = true;
-	if (r->kind == ETCH_RULE_SIGNAL) { /* struct sigcontext: rsp, rip 8 after it, rbp 40 before it */
+	/* Struct sigcontext has rip 8 bytes after rsp, and rbp 40 bytes before it. */
+	if (r->kind == ETCH_RULE_SIGNAL) {
 		it->signal = true;
 		pair_add(it, base, memory, r->cfa_off);
 		pair_add(it, base, memory, r->cfa_off + 8);
@@ -159,19 +165,19 @@ static void items_make(struct writer *w, const struct row_list *rows)
 
 /* ---- FDEs --------------------------------------------------------------------- */
 
-/* Returns the size of an FDE in the table of FDEs. */
+/* Returns the size that an FDE has in the table of FDEs. */
 static size_t fde_entry_size(unsigned version)
 {
 	return version < 3 ? sizeof(struct sframe_fde_v2) : sizeof(struct sframe_fde_v3);
 }
 
-/* Returns the size of an FDE without its rows. */
+/* Returns the size of an FDE, without its rows. */
 static uint32_t fde_size(const struct writer *w)
 {
 	return (uint32_t)(fde_entry_size(w->version) + (w->version < 3 ? 0 : sizeof(struct sframe_attr_v3)));
 }
 
-/* Returns the log2 of the size of an FRE's address, if the last one is this far from the start. */
+/* Returns the log2 of the size of addresses in FREs, if the last row is `far` bytes after the start of the FDE. */
 static unsigned address_log2(uint64_t far)
 {
 	if (far <= UINT8_MAX)
@@ -202,7 +208,8 @@ static void fre_add(struct writer *w, const struct item *it, uint64_t off, unsig
 	bytes_add(&w->fres, &w->fre_capacity, &w->fre_size, bytes, n);
 }
 
-/* Writes an FDE of n rows; `repeat`: so many blocks of BLOCK bytes have them. */
+/* Adds an FDE with n rows. `repeat`: number of blocks of BLOCK bytes that have these rows; 0: the rows are not
+ * repeated. */
 static void fde_add(struct writer *w, const struct item *it, size_t n, uint64_t size, size_t repeat)
 {
 	unsigned log2 = address_log2(it[n - 1].addr - it->addr);
@@ -226,13 +233,14 @@ static void fde_add(struct writer *w, const struct item *it, size_t n, uint64_t 
 		fre_add(w, &it[i], it[i].addr - it->addr, log2);
 }
 
-/* For an FDE whose last row is k - 1: its first possible row if addresses have 1, 2 and 4 bytes. All three only grow
- * with k. */
+/* For an FDE whose last row is k - 1: the lowest possible first row, if addresses have 1, 2 or 4 bytes. All three can
+ * only increase with k. */
 struct reach {
 	size_t from[3];
 };
 
-/* Advances to row k - 1. The rows of one FDE are all flexible or all default, and a signal frame's row is alone. */
+/* Advances to FDEs whose last row is k - 1. The rows of one FDE are either all flexible or all default, and the row of
+ * a signal frame is alone in its FDE. */
 static void reach_advance(struct reach *r, const struct item *it, size_t k)
 {
 	static const uint64_t far[3] = {UINT8_MAX, UINT16_MAX, UINT32_MAX};
@@ -251,8 +259,8 @@ static void reach_advance(struct reach *r, const struct item *it, size_t k)
 }
 
 /*
- * Writes n rows without a gap, up to address `end`, in the FDEs that take the fewest bytes. cost[k] is what FDEs and
- * addresses of the first k rows take, since everything else is the same in any encoding.
+ * Writes n rows without a gap, which end at address `end`, in those FDEs that take the fewest bytes. cost[k] is the
+ * number of bytes that FDEs and addresses take for the first k rows; all else takes the same number in any encoding.
  */
 static void run_cut(struct writer *w, const struct item *it, size_t n, uint64_t end)
 {
@@ -281,7 +289,7 @@ static void run_cut(struct writer *w, const struct item *it, size_t n, uint64_t 
 		cost[k] = best + fde_size(w);
 		w->rows[k] = (uint8_t)(k - from);
 	}
-	for (k = n; k > 0; k = at) { /* marks where FDEs begin, from the last one on */
+	for (k = n; k > 0; k = at) { /* finds where FDEs begin, from the last one to the first */
 		at = k - w->rows[k];
 		cost[at] = (uint32_t)k;
 	}
@@ -291,8 +299,7 @@ static void run_cut(struct writer *w, const struct item *it, size_t n, uint64_t 
 	}
 }
 
-/* Returns the number of rows of the block of BLOCK bytes that begins with row i; 0 if none does that may be repeated.
- */
+/* If a block of BLOCK bytes that may be repeated begins with row i, returns the number of its rows; otherwise 0. */
 static size_t block_rows(const struct writer *w, size_t i)
 {
 	const struct item *it = &w->items[i];
@@ -310,7 +317,7 @@ static size_t block_rows(const struct writer *w, size_t i)
 	return n;
 }
 
-/* Is the block of n rows from row i on there once more, `times` blocks later? */
+/* Are the n rows of the block that begins with row i found again, `times` blocks later? */
 static bool is_repeated(const struct writer *w, size_t i, size_t n, size_t times)
 {
 	size_t k;
@@ -326,7 +333,8 @@ static bool is_repeated(const struct writer *w, size_t i, size_t n, size_t times
 	return true;
 }
 
-/* If a block of BLOCK bytes is repeated from row i on, returns how often, and sets *rows to its number of rows. */
+/* If a block that begins with row i is repeated often enough, returns the number of its occurrences, and sets *rows to
+ * the number of its rows. Otherwise returns 0. */
 static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 {
 	size_t n = w->placed ? block_rows(w, i) : 0, times = 1;
@@ -339,7 +347,8 @@ static size_t repeats(const struct writer *w, size_t i, size_t *rows)
 	return times < REPEATS_MIN ? 0 : times;
 }
 
-/* Writes a repeated block. If its last row extends past the last block, row *i is then what is left of it. */
+/* Adds an FDE for a repeated block, and advances *i to the next row. If the last row of the block extends past the last
+ * occurrence, row *i is what is left of it. */
 static void blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 {
 	uint64_t end = w->items[*i].addr + times * BLOCK;
@@ -356,7 +365,7 @@ static void blocks_add(struct writer *w, size_t *i, size_t times, size_t rows)
 	}
 }
 
-/* Writes all FDEs. */
+/* Adds all FDEs. */
 static void fdes_make(struct writer *w)
 {
 	size_t i = 0, n, rows;
@@ -368,7 +377,8 @@ static void fdes_make(struct writer *w)
 			i++;
 			continue;
 		}
-		/* The last block of a PLT is not full if it ends in a gap: the row before the gap must cover it. */
+		/* The last block of a PLT is incomplete if it ends in a gap: the row in front of the gap must extend to its
+		 * end. */
 		while (times && w->items[i + times * rows].addr < w->items[i].addr + times * BLOCK)
 			times--;
 		if (times >= REPEATS_MIN) {
@@ -387,7 +397,8 @@ static int finish(struct writer *w, struct error *e)
 {
 	struct sframe *out = w->out;
 	size_t fde_bytes = out->fdes * fde_entry_size(w->version);
-	/* Binutils until 2.44 refuse the second flag, and do not need it in objects, where they use the relocation. */
+	/* Binutils up to 2.44 refuse the second flag. They do not need it in object files, where they use the
+	 * relocation. */
 	bool pcrel = w->placed || w->version >= 3;
 	uint8_t flags = (w->placed ? SFRAME_SORTED : 0) | (pcrel ? SFRAME_START_PCREL : 0);
 	struct sframe_header h = {.magic = SFRAME_MAGIC,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Encodes the map of return addresses: decides which byte selects which rule. */
+/* Encodes the map of return addresses. Decides which byte selects which rule. */
 #include "table/unwind_encoder.h"
 #include "support/memory.h"
 
@@ -10,11 +10,11 @@
 
 #define NO_RULE UINT32_MAX
 
-/* Adjacent return addresses of one granule with the same rule. */
+/* Adjacent return addresses in one granule that have the same rule. */
 struct run {
 	uint32_t granule;
-	uint32_t rule;  /* index in the palette of rows; NO_RULE: only the full table has it */
-	uint32_t split; /* offset in the granule of the first address with this rule */
+	uint32_t rule;  /* index in n->palette; NO_RULE: only the full table has the rule */
+	uint32_t split; /* offset in the granule from which on the rule applies */
 };
 
 void map_free(struct map *m)
@@ -25,7 +25,7 @@ void map_free(struct map *m)
 	free(m->palette);
 }
 
-/* Makes the runs of all return addresses; returns their number. */
+/* Makes the runs of all return addresses. Returns their number. */
 static size_t runs_make(const struct numbered *n, const uint64_t *calls, size_t call_count, unsigned shift,
                         struct run *runs)
 {
@@ -48,8 +48,8 @@ static size_t runs_make(const struct numbered *n, const uint64_t *calls, size_t 
 			r.rule = NO_RULE;
 		if (count && runs[count - 1].granule == r.granule && runs[count - 1].rule == r.rule)
 			continue;
-		/* The rule changes after the first byte of the row, since a return address is looked up by the byte
-		 * before it. */
+		/* The rule changes after the first byte of the row, since a return address is looked up by the byte in front of
+		 * it. */
 		start = n->rows[row].addr + 1 - n->text;
 		r.split = start >> shift == r.granule ? (uint32_t)(start & ((1u << shift) - 1)) : 0;
 		runs[count++] = r;
@@ -57,7 +57,7 @@ static size_t runs_make(const struct numbered *n, const uint64_t *calls, size_t 
 	return count;
 }
 
-/* How many runs have a rule; used to choose the map's palette. */
+/* The number of runs with a rule. The rules with most runs get into the map's palette. */
 struct use {
 	uint32_t count, rule;
 };
@@ -71,8 +71,8 @@ static int use_compare(const void *a, const void *b)
 	return x->rule < y->rule ? -1 : x->rule > y->rule;
 }
 
-/* Makes the palette of the map from the rules that no step expresses; code[rule] is the rule's byte, or
- * ETCH_MAP_FULL. */
+/* Makes the map's palette from the rules that no step expresses. Sets code[rule] to the rule's byte, or to
+ * ETCH_MAP_FULL if it has none. */
 static void map_palette_make(const struct numbered *n, const struct run *runs, size_t run_count, struct map *m,
                              uint8_t *code)
 {
@@ -102,7 +102,7 @@ static void map_palette_make(const struct numbered *n, const struct run *runs, s
 	free(use);
 }
 
-/* Is a granule near a row that is entered by a return? Such granules use the full table. */
+/* Is a granule near a row that is entered by a return? In such granules the full table is used. */
 static bool near_entered_by_return(const struct numbered *n, size_t *row, uint64_t granule, unsigned shift)
 {
 	uint64_t lo = n->text + (granule << shift), hi = lo + (1ull << shift);
@@ -117,7 +117,8 @@ static bool near_entered_by_return(const struct numbered *n, size_t *row, uint64
 	return false;
 }
 
-/* Writes the exception units of a granule's runs, at most ETCH_MAP_CHAIN; returns the map byte. */
+/* Makes the exception units for the runs of a granule, at most ETCH_MAP_CHAIN. Returns the granule's byte in the
+ * map. */
 static uint8_t granule_encode(struct map *m, const struct run *runs, size_t count, const uint8_t *code,
                               uint32_t page_unit)
 {
@@ -166,7 +167,7 @@ void map_make(const struct numbered *n, const uint64_t *calls, size_t call_count
 	m->unit = mem_alloc(count, ETCH_UNIT_SIZE);
 	map_palette_make(n, runs, count, m, code);
 
-	/* Granules without a return address refer to the full table, which is right for any address. */
+	/* Granules without a return address refer to the full table, which is right for every address. */
 	memset(m->bytes, ETCH_MAP_FULL, m->granules);
 	for (page = 0; page < m->pages; page++) {
 		m->page[page] = m->units;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks the rows of a block table and numbers their rules, the most frequent first. */
+/* Checks the rows of a block table and numbers their rules, so that the most frequent ones come first. */
 #include "table/unwind_encoder.h"
 #include "support/memory.h"
 
@@ -33,7 +33,7 @@ static void palette_grow(struct palette *p)
 	p->uses = mem_resize(p->uses, p->capacity, sizeof(*p->uses));
 }
 
-/* Returns the index of a rule, which is added if it is new. */
+/* Returns the index of a rule, and counts a use of it. Adds the rule if it is new. */
 static uint32_t palette_add(struct palette *p, const struct etch_rule *r)
 {
 	uint32_t hash = rule_hash(r), i;
@@ -52,12 +52,13 @@ static uint32_t palette_add(struct palette *p, const struct etch_rule *r)
 	return p->count++;
 }
 
+/* A rule of the palette, while it is sorted; `was` is its old index. */
 struct ranked {
 	struct etch_rule rule;
 	uint32_t uses, was;
 };
 
-/* Orders by descending use, then by bytes: the result depends on the rows alone. */
+/* Sorts by descending use, then by bytes, so that the result depends only on the rows. */
 static int ranked_compare(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
@@ -67,7 +68,7 @@ static int ranked_compare(const void *a, const void *b)
 	return memcmp(&x->rule, &y->rule, sizeof(x->rule));
 }
 
-/* Sorts the palette. Returns a list of the new index of each rule. */
+/* Sorts the palette. Returns an array with the new index of each old one, which the caller frees. */
 static uint32_t *palette_sort(struct palette *p)
 {
 	struct ranked *r = mem_alloc(p->count, sizeof(*r));
@@ -94,7 +95,7 @@ void numbered_free(struct numbered *n)
 	unwind_runs_free(&n->runs);
 }
 
-/* Chooses runs, and gives the rules their final indices. */
+/* Chooses runs, and gives the rules their final indexes. */
 static void numbered_sort(struct numbered *n)
 {
 	const struct unwind_run *run;
@@ -108,7 +109,7 @@ static void numbered_sort(struct numbered *n)
 			n->palette.uses[n->rule[i]]++;
 	for (k = 0; k < n->runs.count; k++)
 		for (i = 0; i < n->runs.list[k].n; i++)
-			/* this sorts it first: a rule of a run must have an idx byte */
+			/* this makes it sort first, because a rule of a run must have an idx byte */
 			n->palette.uses[n->runs.list[k].rule[i]] |= 1u << 31;
 	order = palette_sort(&n->palette);
 	for (i = 0; i < n->count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reduces rows to the fewest that a block table needs, and chooses those that it holds where code is far apart. */
+/* Reduces rows to the fewest that a block table needs. If code is far apart, chooses the rows that the table holds. */
 #include "table/unwind_encoder.h"
 #include "support/memory.h"
 
@@ -16,7 +16,7 @@ void row_list_free(struct row_list *l)
 	memset(l, 0, sizeof(*l));
 }
 
-/* Does [from, to) have nothing but padding instructions, zeros, and gaps between sections? */
+/* Does [from, to) contain nothing but padding instructions, zeros, and gaps between sections? */
 static bool is_padding(const struct code_space *space, struct step_cache *cache, uint64_t from, uint64_t to)
 {
 	while (from < to) {
@@ -25,7 +25,7 @@ static bool is_padding(const struct code_space *space, struct step_cache *cache,
 		struct step insn;
 		uint64_t left, readable;
 
-		if (!s) { /* between sections */
+		if (!s) { /* a gap between sections */
 			from++;
 			continue;
 		}
@@ -43,7 +43,7 @@ static bool is_padding(const struct code_space *space, struct step_cache *cache,
 	return true;
 }
 
-/* Is there a gap before row i with nothing but padding? */
+/* Does row i follow a gap that contains nothing but padding? */
 static bool is_padding_before(const struct row_list *l, size_t i, const struct code_space *space,
                               struct step_cache *cache)
 {
@@ -57,8 +57,8 @@ static bool is_padding_before(const struct row_list *l, size_t i, const struct c
 	return l->rows[i].addr - from <= 256 && is_padding(space, cache, from, l->rows[i].addr);
 }
 
-/* If row i begins a gap of less than UNWIND_PADDING bytes with nothing but padding, returns the row that ends it;
- * otherwise i. Row i is not the last one. */
+/* If row i begins a gap of less than UNWIND_PADDING bytes that contains only padding, returns the index of the row that
+ * ends it; otherwise i. Row i is not the last one. */
 static size_t padding_end(const struct row_list *in, size_t i, const struct code_space *space, struct step_cache *cache)
 {
 	uint64_t from = in->rows[i].addr;
@@ -71,7 +71,7 @@ static size_t padding_end(const struct row_list *in, size_t i, const struct code
 	return next;
 }
 
-/* Are two adjacent rows to be merged? */
+/* Should two adjacent rows be merged? */
 static bool is_same(const struct row *a, const struct row *b)
 {
 	return etch_rule_equal(&a->rule, &b->rule) && (a->source == b->source || b->rule.kind == ETCH_RULE_UNDEF);
@@ -106,7 +106,7 @@ void unwind_rows_canonical(const struct row_list *in, const struct code_space *s
 		out->rows[n++] = *r;
 		if (!end && last && is_entered_by_return(r) && space && is_padding_before(in, i, space, cache)) {
 			if (last->addr == r->addr - 1)
-				n--; /* the gap is one byte: its row is replaced */
+				n--; /* the gap has only one byte, so its row is replaced */
 			out->rows[n - 1] = *r;
 			out->rows[n - 1].addr--;
 		}
@@ -117,17 +117,17 @@ void unwind_rows_canonical(const struct row_list *in, const struct code_space *s
 
 /* ---- code that is far apart ----------------------------------------------------- */
 
-/* A shorter gap does not separate code: linkers align segments to 2 MB at most. A cluster then has few others within
- * GAPS_MOST(), which bounds the time of rows_near() on any file. */
+/* A shorter gap does not separate code, since linkers align segments to 2 MB at most. This also bounds the time that
+ * rows_near() takes for any file: few other clusters are within GAPS_MOST() of a cluster. */
 #define GAP_LEAST ((uint64_t)2 << 20)
-/* Gaps may span 4 MB plus 8 times the size of the code, for which a table takes a fourth of a byte for each byte of
- * code. */
+/* Most bytes that gaps may span: 4 MB plus 8 times the size of the code. A table takes a fourth of a byte per byte of
+ * code for the latter. */
 #define GAPS_MOST(code) (((uint64_t)4 << 20) + 8 * (code))
 
-/* Rows from `first` up to `end`, whose row is UNDEF and begins a gap or ends the list. */
+/* The rows from `first` up to `end`. The row `end` is UNDEF, and begins a gap or ends the list. */
 struct cluster {
 	size_t first, end;
-	uint64_t code; /* bytes with a rule */
+	uint64_t code; /* number of bytes with a rule */
 };
 
 static bool is_undefined(const struct row *r) { return r->rule.kind == ETCH_RULE_UNDEF; }
@@ -156,10 +156,11 @@ static bool cluster_next(const struct row_list *l, size_t from, struct cluster *
 
 static uint64_t cluster_span(const struct row_list *l, const struct cluster *c)
 {
-	return l->rows[c->end].addr - (l->rows[c->first].addr & ~(uint64_t)255); /* tables begin at multiples of 256 */
+	/* Tables begin at multiples of 256. */
+	return l->rows[c->end].addr - (l->rows[c->first].addr & ~(uint64_t)255);
 }
 
-/* Can a table hold this much, and is it worth its size? */
+/* Can a table hold a cluster, and is it worth its size? */
 static bool is_near(const struct row_list *l, const struct cluster *c)
 {
 	uint64_t span = cluster_span(l, c);
@@ -185,7 +186,8 @@ void rows_near(const struct row_list *rows, struct row_list *near, struct far_co
 	with.code = all;
 	if (is_near(rows, &with))
 		return;
-	/* Try, from each cluster on, as many as are near. Few files get here, and these have few clusters. */
+	/* From each cluster on, try as many clusters as are near one another. Few files get here, and these have few
+	 * clusters. */
 	do {
 		for (with = next = from; is_near(rows, &with);) {
 			if (with.code > best.code)
@@ -196,7 +198,7 @@ void rows_near(const struct row_list *rows, struct row_list *near, struct far_co
 			with.code += next.code;
 		}
 	} while (cluster_next(rows, from.end, &from));
-	if (!best.code) /* a single cluster is too large: its encoder says so */
+	if (!best.code) /* even a single cluster is too large, which its encoder will report */
 		return;
 	near->rows = rows->rows + best.first;
 	near->count = near->capacity = best.end - best.first + 1;

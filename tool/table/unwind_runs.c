@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A dictionary of runs is chosen greedily: of all subsequences (grams) of all sequences of short rows, take the one
- * that saves most bytes, cut the sequences where it occurs, and repeat. Equal sequences are stored once with their
- * number of occurrences, since only few of them are different.
+ * Chooses a dictionary of runs by a greedy search. Rows of few bytes form sequences, and a gram is a subsequence of
+ * one. The gram that saves most bytes becomes a run, all sequences are cut where it occurs, and the search is repeated.
+ * Equal sequences are stored once with their number of occurrences, since only few of them are different.
  */
 #include "table/unwind_encoder.h"
 #include "support/hash_index.h"
@@ -11,37 +11,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ROW  15u /* largest row in a run, in bytes */
+#define MAX_ROW  15u /* most bytes of a row in a run */
 #define MAX_RUNS 200u
 #define COST     ((uint32_t)sizeof(struct etch_run))
 
 /* A row in a sequence. */
 struct token {
 	uint32_t rule;
-	uint16_t owner; /* 0: free; 1 + index of the run that starts here; or INSIDE a run */
-	uint8_t gap;    /* bytes since the previous token of its sequence */
+	/* 0: in no run; INSIDE: in a run, but not first; otherwise 1 + index of the run that begins here. */
+	uint16_t owner;
+	uint8_t gap; /* number of bytes since the previous token of its sequence */
 };
 
 #define INSIDE 0xffffu
 
-/* Consecutive short rows of one block. */
+/* Consecutive rows of few bytes in one block. */
 struct sequence {
-	uint32_t at, n, weight; /* first token, length, number of occurrences */
-	uint64_t rules;         /* bit set of its rules modulo 64, to reject most grams early */
+	uint32_t at, n, weight; /* index of the first token; number of tokens; number of occurrences */
+	uint64_t rules;         /* set of its rules modulo 64, as bits, by which most grams are rejected early */
 };
 
-/* A place where a sequence occurs: its first row. */
+/* An occurrence of a sequence, given by its first row. */
 struct instance {
 	uint32_t row, sequence;
 };
 
-/* A subsequence of 2 to ETCH_RUN_ROWS tokens. */
+/* A gram: a subsequence of 2 to ETCH_RUN_ROWS tokens. */
 struct gram {
 	uint32_t at, n;
-	uint32_t count; /* occurrences in free tokens, overlapping ones included */
+	uint32_t count; /* number of occurrences in tokens that are in no run, including overlapping ones */
 };
 
-/* Context of the search. */
+/* The state of the search. */
 struct finder {
 	struct token *tokens;
 	size_t token_count;
@@ -52,7 +53,8 @@ struct finder {
 	struct gram *grams;
 	size_t gram_count, gram_capacity;
 	struct hash_index gram_index;
-	uint64_t *heap; /* max-heap of (bytes saved << 32 | ~index): ties go to the lower index */
+	/* Max-heap of (bytes saved << 32 | ~index), so that of equal savings the lower index comes first. */
+	uint64_t *heap;
 	size_t heap_count;
 };
 
@@ -93,7 +95,8 @@ static uint32_t sequence_hash(const struct finder *f, uint32_t at, uint32_t n)
 	return h;
 }
 
-/* Returns the index of the sequence of the last n tokens; if it exists already, removes the tokens. */
+/* Returns the index of the sequence that the last n tokens form. If the same sequence exists already, removes the
+ * tokens and counts an occurrence. */
 static uint32_t sequence_add(struct finder *f, struct hash_index *x, uint32_t n)
 {
 	uint32_t at = (uint32_t)f->token_count - n, hash = sequence_hash(f, at, n), i;
@@ -113,7 +116,7 @@ static uint32_t sequence_add(struct finder *f, struct hash_index *x, uint32_t n)
 	return (uint32_t)f->sequence_count++;
 }
 
-/* Collects the sequences of short rows. */
+/* Collects the sequences of rows with at most MAX_ROW bytes. */
 static void sequences_find(struct finder *f, const struct row *rows, size_t count, const uint32_t *rule)
 {
 	struct hash_index index = {0};
@@ -143,7 +146,7 @@ static void sequences_find(struct finder *f, const struct row *rows, size_t coun
 
 /* ---- grams -------------------------------------------------------------------------- */
 
-/* Adds `weight` to the count of every gram in the free tokens [from, to). */
+/* Adds `weight` to the count of every gram in the tokens [from, to), which are in no run. */
 static void grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t weight)
 {
 	uint32_t at, n;
@@ -171,7 +174,7 @@ static void grams_count(struct finder *f, uint32_t from, uint32_t to, uint32_t w
 	}
 }
 
-/* ---- the gram that saves most ---------------------------------------------------------- */
+/* ---- the gram that saves most bytes ---------------------------------------------------- */
 
 static uint32_t saving(const struct gram *g)
 {
@@ -207,8 +210,8 @@ static void heap_make(struct finder *f)
 		heap_sink(f, i);
 }
 
-/* Removes the gram that saves most and returns it, or returns null. Savings only decrease, so outdated heap entries are
- * re-inserted. */
+/* Removes the gram that saves most bytes from the heap and returns it; null if there is none. Savings only decrease, so
+ * an outdated element of the heap is inserted again with its present saving. */
 static struct gram *heap_pop(struct finder *f)
 {
 	while (f->heap_count) {
@@ -227,10 +230,11 @@ static struct gram *heap_pop(struct finder *f)
 	return NULL;
 }
 
-/* Assigns the tokens of every occurrence of *g to run `run`. */
+/* Assigns the tokens of every occurrence of *g to run number `run`. */
 static void sequences_cut(struct finder *f, const struct gram *g, uint32_t run)
 {
-	const uint32_t first = f->tokens[g->at].rule, n = g->n, pattern = g->at; /* copies: grams_count() may move *g */
+	/* Copied, since grams_count() may move *g. */
+	const uint32_t first = f->tokens[g->at].rule, n = g->n, pattern = g->at;
 	const uint64_t rules = rules_in(f, g->at, g->n);
 	size_t i;
 
@@ -273,7 +277,7 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Chooses runs until no gram saves enough, or the idx bytes are used up. */
+/* Chooses runs until no gram saves enough bytes, or the idx bytes are used up. */
 static void runs_choose(struct finder *f, const uint32_t *rule, size_t count, uint32_t rules, struct unwind_runs *out)
 {
 	uint32_t *uses = mem_zero(rules + 256, sizeof(*uses)), different = 0, k, added;
@@ -290,13 +294,14 @@ static void runs_choose(struct finder *f, const uint32_t *rule, size_t count, ui
 	while (out->count < MAX_RUNS && (g = heap_pop(f))) {
 		struct unwind_run *r = &out->list[out->count];
 
-		/* A run takes the idx byte of the least used rule that has one, which then needs an escape for each use. */
+		/* A run takes the idx byte of the least used rule that has one. That rule then needs an escape for each use. */
 		if (saving(g) <= COST + (uint64_t)uses[ETCH_IDX_ESCAPE - 1 - out->count] * sizeof(struct etch_escape))
 			break;
 		for (k = added = 0; k < g->n; k++) {
 			r->rule[k] = f->tokens[g->at + k].rule;
 			r->off[k] = (uint8_t)(k ? r->off[k - 1] + f->tokens[g->at + k].gap : 0);
-			added += !in_run[r->rule[k]]; /* an upper bound: a rule that is twice in a run counts twice */
+			/* An upper bound: a rule that occurs twice in the run is counted twice. */
+			added += !in_run[r->rule[k]];
 		}
 		if (different + added + out->count + 1 > ETCH_IDX_ESCAPE)
 			continue;

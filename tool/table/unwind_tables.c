@@ -25,7 +25,7 @@ static uint16_t version_of(const struct numbered *n, const struct map *m, unsign
 	return m->shift ? ETCH_UNWIND_VERSION_STEPS : etch_rules_version(n->palette.list, n->palette.count);
 }
 
-/* Lays out the arrays of a table. Returns -1 if it would exceed 4 GiB. */
+/* Computes where the arrays of a table lie. Returns -1 if the table would exceed 4 GiB. */
 static int layout_make(const struct numbered *n, const struct map *m, unsigned encoding, uint32_t escapes,
                        struct etch_unwind *u)
 {
@@ -86,7 +86,7 @@ static int layout_make(const struct numbered *n, const struct map *m, unsigned e
 	return 0;
 }
 
-/* Writes the idx byte of a rule at `at`, and an escape if the rule has no idx byte. */
+/* Writes the idx byte of a rule at `at`. If the rule has none, writes an escape. */
 static void idx_put(const struct numbered *n, uint8_t *pool, uint32_t at, uint32_t rule, struct etch_escape **escape)
 {
 	pool[at] = (uint8_t)(rule < n->direct ? rule : ETCH_IDX_ESCAPE);
@@ -107,7 +107,7 @@ static void runs_write(const struct numbered *n, struct etch_run *out)
 	}
 }
 
-/* Writes the records of all blocks, their index, and the escapes. */
+/* Writes the records of all blocks, the index of the records, and the escapes. */
 static void records_write(const struct numbered *n, uint8_t *table, const struct etch_unwind *u)
 {
 	uint64_t blocks = (n->size + 255) >> ETCH_BLOCK_SHIFT, b;
@@ -187,7 +187,7 @@ int unwind_block_encode(const struct row_list *rows, const struct unwind_kind *k
 void unwind_sources_encode(const struct row_list *rows, uint8_t **out, size_t *size)
 {
 	size_t count = rows->count ? rows->count - 1 : 0, i;
-	size_t lead = !count || (rows->rows[0].addr & 255); /* the same row as `lead` in numbered_make() */
+	size_t lead = !count || (rows->rows[0].addr & 255); /* this adds the same row as `lead` in numbered_make() */
 
 	*size = (count + lead + 3) / 4;
 	*out = mem_zero(1, *size);
@@ -236,7 +236,7 @@ int unwind_block_decode(const uint8_t *table, size_t size, const uint8_t *source
 	if (sources)
 		for (i = 0; i < n && i / 4 < sources_size; i++)
 			out->rows[i].source = sources[i / 4] >> (i % 4 * 2) & 3;
-	/* The table of an empty text has a rule before its records, but no row. */
+	/* The table of an empty text has a rule in front of its records, but no row. */
 	if (!u->text_size)
 		n = 0;
 	out->rows[n++] = (struct row){.addr = u->text + u->text_size};
