@@ -20,9 +20,8 @@ struct writer {
 	uint64_t end; /* end of the last of these rows */
 	/* 1 + offset of the CIE for ordinary frames, and of that for signal frames; 0: it has not been made yet. */
 	uint64_t cie[2];
-	const struct save_row *save, *next,
-		/* The save row that covers the current address, or null; the next one; the end of the list. */
-		*last;
+	/* The save row that covers the current address, or null; the next one; the end of the list. */
+	const struct save_row *save, *next, *last;
 	uint64_t begin;                   /* start of the code range that contains `save` */
 	const struct cfi_fde *fde, *fdes; /* the first FDE that ends after the current address; the end of the list */
 	uint64_t covered;                 /* end of the FDE before `fde` */

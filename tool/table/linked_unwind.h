@@ -22,9 +22,8 @@ struct linked_unwind {
 	size_t count; /* 0: there is no table */
 	struct etch_unwind header;
 	uint64_t *targets; /* for the orc encoding: the address of each row, which linked_unwind_fill() needs */
-	struct sframe
-		/* What is needed to fill in addresses in the contents of the .sframe section, to which it points. */
-		sframe;
+	/* What is needed to fill in addresses in the contents of the .sframe section, to which it points. */
+	struct sframe sframe;
 	size_t sframe_at; /* index of the .sframe section in `sections`; 0: there is none */
 	/* What is needed to fill in addresses in .eh_frame_hdr, and in .eh_frame, which is the section after it. */
 	struct eh_frame eh;

@@ -34,9 +34,8 @@ struct writer {
 	bool placed;
 	struct item *items; /* the last one is a gap */
 	size_t count, capacity;
-	uint32_t
-		/* For the first k rows of a run: size of the best encoding, and (in `rows`) number of rows in its last FDE. */
-		*cost;
+	/* For the first k rows of a run: size of the best encoding, and (in `rows`) number of rows in its last FDE. */
+	uint32_t *cost;
 	uint8_t *rows;
 	struct sframe *out;
 	uint8_t *fres; /* contents of the FRE part */

@@ -219,9 +219,8 @@ static bool may_be_prefix(const struct work *w, const struct uses *u, size_t i)
  * takes the addresses of many known handlers. Returns an array with one flag per code range, which the caller frees. */
 static bool *prefixes_find(const struct work *w)
 {
-	uint32_t *known =
-		/* By identity of a code range: number of handlers whose addresses it takes. */
-		mem_zero(w->ranges.count, sizeof(*known));
+	/* By identity of a code range: number of handlers whose addresses it takes. */
+	uint32_t *known = mem_zero(w->ranges.count, sizeof(*known));
 	bool *prefix = mem_zero(w->ranges.count, sizeof(*prefix));
 	struct uses uses;
 	size_t i;

@@ -125,10 +125,9 @@ static void taken_find(struct work *w, const struct wanted *x)
 /* What the edges to a start show. */
 struct led {
 	unsigned misfit; /* enum flow_misfit: the highest of any edge */
-	bool
-		/* Some edges bring the state of an entry: they are tail calls, analysed before it was known that code begins
-	     * there. */
-		entry;
+	/* Some edges bring the state of an entry: they are tail calls, analysed before it was known that code begins
+	 * there. */
+	bool entry;
 };
 
 /* Summarises the edges to the start of code range i. *k is an edge index, below which all edges lead below that start;

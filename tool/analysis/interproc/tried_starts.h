@@ -22,9 +22,8 @@ struct starts {
 	struct start_list padded; /* all padded starts that were found */
 	/* Padded starts whose code does not return, or returns as a function but begins without a prologue. */
 	struct start_list silent;
-	struct start_list
-		/* Padded starts whose code returns with the right rsp, but has changed registers that C functions preserve. */
-		foreign;
+	/* Padded starts whose code returns with the right rsp, but has changed registers that C functions preserve. */
+	struct start_list foreign;
 	struct start_list placed; /* starts in `list` that are accepted because of their place */
 	/* What the padded starts tried so far have shown. */
 	struct padding_shown shown;

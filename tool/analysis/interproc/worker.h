@@ -17,10 +17,9 @@ struct worker {
 	struct emit emit;
 	struct flow_edge *in; /* edges into the current code range */
 	size_t in_capacity;
-	struct findings
-		/* Findings of the current code range from an analysis that assumed a function's entry, which was refuted
-	     * since. */
-		observed;
+	/* Findings of the current code range from an analysis that assumed a function's entry, which was refuted
+	 * since. */
+	struct findings observed;
 	const struct edge *known[KNOWN]; /* hash table of the edges that have been unpacked into `in` */
 	uint64_t recent[RECENT];         /* hash table of the undiscovered targets that have been reported */
 };
