@@ -96,8 +96,8 @@ static inline size_t links_of(const struct links *l, uint32_t id, size_t *end)
 		;
 	return first;
 }
-/* Calls `take` for the calls and tail calls of `count` noreturn functions, whose addresses are sorted. Links of kind
- * EXIT_REF to these functions may be left out. */
+/* Calls `take` for each link in the list to one of `count` noreturn functions, whose addresses are sorted. Some links
+ * of kind EXIT_REF are left out. */
 void links_to(const struct work *w, const struct links *l, const uint64_t *targets, size_t count,
               void (*take)(void *ctx, const struct link *x), void *ctx);
 /* Appends an edge made from *x. `state` is the packed form of x->state in work.graph.states. */

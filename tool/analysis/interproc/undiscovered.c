@@ -28,9 +28,8 @@ static void index_renew(struct work *w)
 static void states_grow(struct work *w, const uint32_t *moved, size_t count)
 {
 	struct range_state *state = mem_resize(w->state, w->ranges.count, sizeof(*state));
-	size_t i, from, old = count,
-					/* Elements below `end` are still to be filled from the first `old` elements. */
-		end = w->ranges.count;
+	/* Elements below `end` are still to be filled from the first `old` elements. */
+	size_t i, from, old = count, end = w->ranges.count;
 	uint32_t id = (uint32_t)count;
 
 	identities_grow(w, count);
