@@ -8,7 +8,7 @@
 #define CLASS_PC    1u
 #define CLASS_SLOT  2u
 #define CLASS_ABS   3u
-#define CLASS_OTHER 16u /* this + the relocation type */
+#define CLASS_OTHER 16u /* a CLASS_* of this number + the type of the relocation */
 
 /* ---- operands: object files -------------------------------------------------------- */
 
@@ -16,7 +16,7 @@
 static unsigned reloc_size(uint32_t type)
 {
 	switch (type) {
-	case R_X86_64_TLSDESC_CALL: /* it marks an instruction and changes no bytes */
+	case R_X86_64_TLSDESC_CALL: /* it marks an instruction and changes none of its bytes */
 	case R_X86_64_NONE: return 0;
 	case R_X86_64_8:
 	case R_X86_64_PC8: return 1;
@@ -37,7 +37,7 @@ static unsigned reloc_size(uint32_t type)
 	}
 }
 
-/* Returns the CLASS_* of a relocation. *pc is set if its value is relative to the field. */
+/* Returns the CLASS_* of a relocation. Sets *pc if the relocated value is relative to the field. */
 static uint32_t reloc_class(uint32_t type, bool *pc)
 {
 	*pc = true;
@@ -86,7 +86,7 @@ static unsigned operands_of_object(const struct image *im, const struct function
 		filled |= n->branch || at == n->disp_at;
 		count++;
 	}
-	/* The assembler has resolved this operand: its target is in the same section. */
+	/* This operand has no relocation, since the assembler has resolved it: its target is in the same section. */
 	if ((n->branch || n->pc) && !filled && count < OPERANDS_MOST)
 		out[count++] = (struct operand){.at = n->branch ? n->imm_at : n->disp_at,
 		                                .len = n->branch ? n->imm_len : n->disp_len,
@@ -98,15 +98,18 @@ static unsigned operands_of_object(const struct image *im, const struct function
 
 /* ---- operands: linked files ---------------------------------------------------------- */
 
-/* True if a number may be an address, in a file with a fixed load address, where any number may be one. A number in
- * the range of code counts only if it is the start of a function, since flags and sizes are often in that range. */
+/*
+ * In a file with a fixed load address, any number in an instruction may be an address. Returns true if this number may
+ * be one, and sets *out to its place. A number in the range of code counts only if it is the start of a function, since
+ * flags and sizes are often in that range.
+ */
 static bool number_is_place(const struct image *im, int64_t v, struct place *out)
 {
 	uint32_t fn;
 
 	*out = (struct place){v > 0 ? place_section(im, (uint64_t)v) : 0, (uint64_t)v};
 	if (!out->section && v > 1)
-		return place_section(im, (uint64_t)v - 1) != 0; /* it may be the end address of a section */
+		return place_section(im, (uint64_t)v - 1) != 0; /* the number may be the address at which a section ends */
 	if (!out->section || !place_is_code(im, out->section))
 		return out->section != 0;
 	fn = image_function(im, out->section, out->addr);

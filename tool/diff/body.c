@@ -74,7 +74,7 @@ size_t body_token(const struct body *b, uint64_t addr)
 	return SEARCH(b->count, i, b->insns[b->tokens[i].insn].addr < addr);
 }
 
-/* Copies the bytes of an instruction, with zeros in the fields of its operands. */
+/* Copies the bytes of an instruction, with zeros in the fields that hold addresses. */
 static void code_mask(const struct normal *n, const struct operand *ops, unsigned count, uint8_t code[NORMAL_MOST])
 {
 	unsigned k;
@@ -84,7 +84,7 @@ static void code_mask(const struct normal *n, const struct operand *ops, unsigne
 		memset(code + ops[k].at, 0, ops[k].len);
 }
 
-/* Adds an instruction as a token, with the references of its operands. */
+/* Adds an instruction as a token, together with the references of its operands. */
 static void token_add(const struct image *im, uint32_t func, struct body *b, uint32_t insn)
 {
 	const struct body_side side = {im, func, b};
@@ -127,11 +127,13 @@ static void jumps_number(struct body *b)
 	b->ref_count = n;
 }
 
-#define ENTRIES_LEAST 1024u /* number of jump table entries to read per function, ... */
-#define ENTRIES_MORE  64u   /* ... and in addition for each of its instructions */
+#define ENTRIES_LEAST 1024u /* jump table entries to read per function, apart from ENTRIES_MORE per instruction */
+#define ENTRIES_MORE  64u   /* jump table entries to read per instruction */
 
-/* Hashes the targets of a jump table, as token indices. `*left` limits the number of entries that are read for single
- * references; a table with more entries is read through the cache of diff/jump_tables.h. */
+/*
+ * Hashes the targets of a jump table, as indices of tokens. At most *left more entries are read directly; a table with
+ * more entries is read through the cache of diff/jump_tables.h.
+ */
 static uint64_t table_code(const struct image *im, uint32_t func, const struct body *b, const struct xref *r,
                            uint64_t h, size_t *left)
 {
@@ -160,10 +162,12 @@ static uint64_t ref_code(const struct image *im, uint32_t func, const struct bod
 	}
 }
 
-#define CONTENT_LEAST 3 /* number of names and constants that identify a function */
+#define CONTENT_LEAST 3 /* least number of names and constants that identify a function */
 
-/* Returns a hash of names and constants, or 0 if there are too few. A change of compiler may change every
- * instruction, but not these. */
+/*
+ * Returns a hash of the names and constants in a function, or 0 if there are too few. Another compiler may change every
+ * instruction, but not these.
+ */
 static uint64_t content(const struct body *b)
 {
 	uint64_t h = 0;
@@ -232,10 +236,13 @@ static const uint8_t *insn_bytes(const struct body_side *s, const struct normal 
 	return side_function(s)->bytes + (n->addr - side_function(s)->start);
 }
 
-#define NEAR_MOST 16 /* largest distance in bytes from a pointer to the start of the object that follows it */
+#define NEAR_MOST 16 /* greatest distance in bytes from a pointer to the start of the object that follows it */
 
-/* If by > 0, returns the canonical hash of what begins `by` bytes after the operand's address, or 0. If by = 0,
- * returns nonzero unless a named object begins at the address itself. */
+/*
+ * With by > 0, returns the canonical hash of what begins `by` bytes after the address of an operand, or 0 if nothing
+ * begins there. With by = 0, returns 0 if a named object begins at the address itself, or if the address is not one of
+ * data; otherwise a value other than 0.
+ */
 static uint64_t neighbour_canon(const struct image *im, const struct operand *o, int by)
 {
 	static const struct ref_use any = {.func = NO_FUNC};
@@ -266,7 +273,7 @@ bool body_neighbours(const struct body_side *old, size_t i, const struct body_si
 		return false;
 	code_mask(m, x, 1, code[0]);
 	code_mask(n, y, 1, code[1]);
-	/* An accessed address is inside of an object; only computed addresses may be next to one. */
+	/* An address that is accessed must be inside an object; only an address that is computed may be just before one. */
 	if (memcmp(code[0], code[1], m->code_len) || (m->pc && normal_access(insn_bytes(old, m), m->len)))
 		return false;
 	if (ref_bounds_meet(old->im, x[0].place.addr, new->im, y[0].place.addr))
@@ -293,9 +300,9 @@ void body_free(struct body *b)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-#define MARK 0x5e7c4001u /* placeholder in the first operand field; each further field has the next number */
+#define MARK 0x5e7c4001u /* placeholder for the first operand; each further operand has the next number */
 
-/* Replaces the placeholder of a field by a name. */
+/* Replaces the placeholder for operand number `which` in a disassembled text by a name. */
 static void mark_replace(char *text, size_t size, unsigned which, const char *name)
 {
 	char mark[24], tail[600];

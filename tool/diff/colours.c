@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Colours the output by the marks of lines (diff_print.h). */
+/* Colours each line of the output by the mark at its start (diff_print.h). */
 #include "diff/diff_print.h"
 
 #include <stdio.h>
@@ -9,14 +9,16 @@
 #include "support/memory.h"
 #include "support/terminal.h"
 
-static FILE *terminal; /* the real stdout, while a stream into `text` replaces it; null: stdout is the real one */
+static FILE *terminal; /* the real stdout while a stream into `text` takes its place; null: stdout is the real one */
 static char *text;
 static size_t size;
 
 static bool begins(const char *line, const char *with) { return !strncmp(line, with, strlen(with)); }
 
-/* Returns the SGR code (ECMA-48, 8.3.117) for a line, or null: added lines are green, removed ones red, changed ones
- * yellow, and heads bold. */
+/*
+ * Returns the SGR code (ECMA-48, 8.3.117) for a line, or null for no colour. Added lines are green, removed ones red,
+ * changed ones yellow, and headings bold.
+ */
 static const char *code_of(const char *line)
 {
 	const char *mark = begins(line, "  ") ? line + 2 : line; /* lines about sites and findings are indented */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Tracks rsp in a linear pass over a function, by its instructions, and by unwind rows where these give its
- * distance. */
+/*
+ * Tracks rsp in a linear pass over a function. Where an unwind row gives the distance from the CFA, it comes from the
+ * row, elsewhere from the instructions.
+ */
 #include "diff/depth.h"
 #include "shared/search.h"
 
@@ -11,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MOST (1u << 30) /* bytes; a larger distance is not that of a frame */
+#define DEPTH_MOST (1u << 30) /* in bytes; a larger distance cannot be that of a frame */
 
-/* State of the pass: distances from the CFA. `depth` is valid if `known`, and `frame` if `framed`. */
+/* The state of the pass. `depth` is valid if `known`, and `frame` if `framed`. */
 struct at {
-	int64_t depth, frame; /* from the CFA to rsp, and to rbp */
+	int64_t depth, frame; /* distance from the CFA to rsp, and to rbp */
 	bool known, framed;
-	int64_t most, body; /* maximum of depth; depth after the prologue */
+	int64_t most, body; /* most: greatest value of depth so far; body: its value after the prologue */
 	bool settled;       /* the prologue has ended */
 	uint8_t flags;
 };
@@ -48,7 +50,7 @@ static void rsp_moves(struct at *a, int64_t by)
 		a->most = a->depth;
 }
 
-/* rsp = from + disp */
+/* Applies rsp = from + disp. */
 static void rsp_set(struct at *a, unsigned from, int64_t disp)
 {
 	if (insn_is_stack_register(from)) {
@@ -62,7 +64,7 @@ static void rsp_set(struct at *a, unsigned from, int64_t disp)
 	}
 }
 
-/* Takes the distances that a row gives. A row whose CFA is relative to rbp gives none for rsp. */
+/* Takes over the distances that a row gives. If the CFA of the row is relative to rbp, it gives none for rsp. */
 static void row_take(struct at *a, const struct etch_rule *r)
 {
 	if (r->kind != ETCH_RULE_CALL)
@@ -119,8 +121,10 @@ static void step_take(struct at *a, const struct step *s)
 	}
 }
 
-/* Code after a jump or return is reached from elsewhere: its depth is assumed to be the one after the prologue,
- * unless a row gives it. */
+/*
+ * Code after a jump or return is reached from elsewhere. Its depth is assumed to be the depth after the prologue,
+ * unless a row gives it.
+ */
 static void flow_take(struct at *a, const struct step *s)
 {
 	if (s->flow != FLOW_NEXT && !a->settled) {
@@ -143,8 +147,10 @@ static uint64_t rule_code(uint64_t h, const struct etch_rule *r)
 /* Returns the index of the first row at or after an address. */
 static size_t row_find(const struct row_list *l, uint64_t addr) { return SEARCH(l->count, i, l->rows[i].addr < addr); }
 
-/* Counts and hashes the rows of a function, each by the index of its instruction. Adjacent rows that differ only in
- * their source count as one. */
+/*
+ * Counts and hashes the rows of a function. In the hash, each row has the index of its instruction instead of its
+ * address. Adjacent rows that differ only in their source count as one.
+ */
 static void rows_take(struct function *fn, const struct row_list *l, const struct body *b, uint64_t base)
 {
 	static const struct etch_rule none;
@@ -181,7 +187,8 @@ void depth_find(struct depth_finder *d, struct image *im, uint32_t func, const s
 	if (row < l->count && l->rows[row].addr == base + fn->start)
 		row++;
 	if (row && l->rows[row - 1].rule.cfa != ETCH_REG_RSP)
-		a.known = false; /* the function begins inside another function's frame, e.g. because it is a cold part */
+		/* the function begins in the frame of another function, for example because it is a cold part */
+		a.known = false;
 	if (row)
 		row_take(&a, &l->rows[row - 1].rule);
 	for (i = 0; i < b->insn_count; i++) {

@@ -29,7 +29,7 @@ const char *site_kind_name(enum site_kind k)
 	return names[k];
 }
 
-/* Writes, for example, "load of cfg+4". */
+/* Writes what a site is, for example "load of cfg+4". */
 static void site_words(const struct image *im, const struct site *s, char *out, size_t size)
 {
 	static const char *const words[] = {
@@ -67,10 +67,10 @@ static uint64_t bytes_of(const struct image *im, uint32_t func)
 	return func == NO_FUNC ? 0 : im->funcs[func].end - im->funcs[func].start;
 }
 
-/* A change with its sort keys, since qsort() passes no context argument. */
+/* A change with the values by which it is sorted, since qsort() passes no context. */
 struct ranked {
 	const struct change *x;
-	uint64_t by; /* absolute difference in bytes */
+	uint64_t by; /* absolute value of the difference in bytes */
 	const char *name;
 	uint64_t start;
 	const struct names *names;
@@ -175,7 +175,7 @@ static void sizes(const struct diff *d)
 
 /* ---- functions -------------------------------------------------------------------------------- */
 
-/* Writes, for example, "104", "88 -> 104" or "- -> 24+". */
+/* Writes the frame depths of two functions, for example "104", "88 -> 104" or "- -> 24+". */
 static void frame_words(const struct function *a, const struct function *b, char *out, size_t size)
 {
 	const struct function *last = b ? b : a;
@@ -268,7 +268,7 @@ static void change_cells(const struct diff *d, const struct change *x, struct li
 	listing_add(l, "%s", text);
 }
 
-/* Lists the functions that differ, at most `most` of each kind of change. */
+/* Lists the functions that differ: at most `most` for each kind of change. */
 static void functions(const struct diff *d, size_t most)
 {
 	static const struct column columns[] = {
@@ -316,7 +316,7 @@ static void frames(const struct diff *d)
 
 /* ---- sites and findings -------------------------------------------------------------------------- */
 
-/* Returns "live", or the reason why a site is not. */
+/* Returns "live", or the reason why a site is not live. */
 static const char *live_text(const char *why) { return why ? why : "live"; }
 
 static void site_line(const struct diff *d, const struct site_change *x)

@@ -42,8 +42,10 @@ static bool is_digits(const char *p, size_t n)
 	return n > 0;
 }
 
-/* True for the suffixes of gcc's clones and cold parts, of LLVM's promoted locals, and of symbols that link-time
- * optimization renames. */
+/*
+ * True for the suffixes that mark gcc's clones and cold parts, LLVM's promoted locals, and symbols that link-time
+ * optimization has renamed.
+ */
 static bool is_suffix(const char *word, size_t n)
 {
 	static const char *const words[] = {"constprop",  "isra",  "part",      "cold",     "llvm", "lto_priv",
@@ -90,7 +92,7 @@ void image_name(const struct image *im, uint32_t func, char *out, size_t size)
 /* A possible start of a function. */
 struct start {
 	uint32_t section;
-	bool symbol; /* true: from a symbol; false: from an FDE */
+	bool symbol; /* the start comes from a symbol; false: from an FDE */
 	uint64_t addr, size;
 	const struct elf_symbol *from;
 	const char *file;
@@ -129,7 +131,7 @@ static void starts_of_symbols(const struct image *im, const struct elf_symbol *l
 	}
 }
 
-/* Adds the starts of FDEs: for code without symbols, .eh_frame has the bounds of its functions. */
+/* Adds the addresses at which FDEs start: where there are no symbols, .eh_frame has the bounds of functions. */
 static void starts_of_fdes(struct image *im, struct starts *out)
 {
 	struct cfi_file cfi;
@@ -147,8 +149,10 @@ static void starts_of_fdes(struct image *im, struct starts *out)
 	cfi_file_close(&cfi);
 }
 
-/* Orders starts at equal addresses as follows: global symbols in alphabetical order, then local symbols likewise,
- * then FDEs. */
+/*
+ * Orders starts by address. At the same address, global symbols come first in alphabetical order, then local symbols in
+ * alphabetical order, then FDEs.
+ */
 static int start_order(const void *a, const void *b)
 {
 	const struct start *x = a, *y = b;
@@ -166,7 +170,7 @@ static int start_order(const void *a, const void *b)
 	return name_order(x->names, x->from->name, x->names, y->from->name);
 }
 
-/* Makes a function of the starts [i, end), which have the same address. */
+/* Makes one function of the starts [i, end), which all have the same address. */
 static void function_make(struct image *im, const struct start *list, size_t i, size_t end)
 {
 	const struct elf_section *in = &im->file.sections[list[i].section];
@@ -198,8 +202,10 @@ static void function_make(struct image *im, const struct start *list, size_t i, 
 	fn->end = fn->start + (fn->sized ? size : most);
 }
 
-/* False for an FDE that starts inside a named function, or one byte before a function (glibc's __restore_rt): it
- * describes that function. */
+/*
+ * Returns false if an FDE describes a function that has another start: the FDE starts inside a named function, or one
+ * byte before a function (glibc's __restore_rt).
+ */
 static bool start_is_new(const struct image *im, const struct start *list, size_t i, size_t count, uint64_t covered)
 {
 	if (list[i].symbol)
@@ -211,7 +217,7 @@ static bool start_is_new(const struct image *im, const struct start *list, size_
 
 static void functions_cut(struct image *im, const struct start *list, size_t count)
 {
-	uint64_t covered = 0; /* end of the functions with a known size in this section */
+	uint64_t covered = 0; /* address up to which functions with a known size cover this section */
 	size_t i, end;
 
 	for (i = 0; i < count; i = end) {
@@ -275,7 +281,10 @@ uint32_t image_function(const struct image *im, uint32_t section, uint64_t addr)
 
 /* ---- code of functions --------------------------------------------------------------- */
 
-/* Collects the data addresses in all code: data without a symbol ends at the next such address at the latest. */
+/*
+ * Collects the data addresses in all code, since data without a symbol is taken to end, at the latest, at the next such
+ * address.
+ */
 static void used_find(struct image *im, struct body *b)
 {
 	struct places *p = &im->places;

@@ -37,7 +37,7 @@ static struct json_object *size_json(const struct size_row *r)
 	return o;
 }
 
-/* Describes a function of one of the files; null if there is none. */
+/* Makes the JSON of a function of one file; null if there is no function. */
 static struct json_object *function_json(const struct image *im, uint32_t func)
 {
 	const struct function *fn = func == NO_FUNC ? NULL : &im->funcs[func];
@@ -119,7 +119,7 @@ static struct json_object *functions_json(const struct diff *d)
 	return o;
 }
 
-/* Describes a site. "live" is null for kinds that are never patched (stores, escapes). */
+/* Makes the JSON of a site. "live" is null for kinds that are never patched (stores, escapes). */
 static struct json_object *site_json(const struct image *im, const struct site *s, const char *why)
 {
 	struct json_object *o = s ? json_object_new_object() : NULL;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define TABLE_MOST 65536u /* number of entries */
+#define TABLE_MOST 65536u /* greatest number of entries */
 
 /* An entry, with the function that contains its target. */
 struct table_entry {
@@ -17,13 +17,14 @@ struct table_entry {
 	uint64_t addr;
 };
 
-/* A table, or the fact that a place has none. */
+/* The result for one place: the table there, or that there is none. */
 struct jump_table {
 	struct place at;
-	uint32_t count, width;       /* count < 2: there is no table */
-	struct table_entry *entries; /* the entries that lead into functions, sorted by function; null: not read yet */
+	uint32_t count, width; /* count < 2: there is no table */
+	/* the entries that lead into functions, sorted by function; null: they have not been read yet */
+	struct table_entry *entries;
 	size_t entry_count;
-	uint32_t memo_func; /* function of the last query, or NO_FUNC */
+	uint32_t memo_func; /* function for which the last hash was computed, or NO_FUNC */
 	uint64_t memo;
 };
 
@@ -47,7 +48,7 @@ static void table_read(const struct image *im, struct place at, uint64_t limit, 
 	}
 }
 
-/* Returns the table at a place, reading it on first use. */
+/* Returns the result for a place. Reads the table when it is called for this place for the first time. */
 static struct jump_table *table_find(const struct image *im, struct place place, uint64_t limit)
 {
 	struct jump_tables *t = im->places.tables;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RENAMED_LEAST 8u  /* fewer instructions do not identify a named function by its code */
-#define ROUNDS        3   /* rounds of matching by calls and by position */
-#define TWINS_MOST    32u /* candidates with equal code that are tried for one function */
+#define RENAMED_LEAST 8u  /* least number of instructions by which a function with a name is matched */
+#define ROUNDS        3   /* number of times that functions are matched by calls and then by position */
+#define TWINS_MOST    32u /* number of functions with equal code that are tried as a pair of one function */
 
 /* ---- by equal keys -------------------------------------------------------------------- */
 
@@ -40,7 +40,10 @@ static int key_code_order(const void *a, const void *b)
 	return x->func < y->func ? -1 : x->func > y->func;
 }
 
-/* Pairs functions with equal keys: first those with equal code, then the others in the order of the files. */
+/*
+ * Pairs functions with equal keys: first those that also have equal code, then the others in the order in which the
+ * files have them.
+ */
 static void runs_pair(struct matcher *m, struct key *a, size_t na, struct key *b, size_t nb, enum matched how)
 {
 	size_t i = 0, k = 0;
@@ -80,7 +83,7 @@ static void keys_sort(struct matcher *m)
 			qsort(m->keys.list[side], m->keys.count[side], sizeof(struct key), key_order);
 }
 
-/* Pairs functions with equal keys, and clears the keys. `alone`: uses only keys that are unique in both files. */
+/* Pairs functions with equal keys, and clears the keys. With `alone`, uses only keys that occur once in each file. */
 static void keys_join(struct matcher *m, bool alone, enum matched how)
 {
 	struct keys *k = &m->keys;
@@ -102,7 +105,7 @@ static void keys_join(struct matcher *m, bool alone, enum matched how)
 	k->count[0] = k->count[1] = 0;
 }
 
-/* Sets *value to the key of a function in one pass. False if the function takes no part in that pass. */
+/* Sets *value to the key that a function has in one pass. Returns false if the function takes no part in the pass. */
 typedef bool key_fn(const struct image *im, const struct function *fn, uint64_t *value);
 
 static void keys_collect(struct matcher *m, key_fn *fn)
@@ -147,7 +150,10 @@ static bool by_name(const struct image *im, const struct function *fn, uint64_t 
 	return true;
 }
 
-/* Uses a hash that is different for cold parts, so that these match only each other. */
+/*
+ * The key for a match by the name without suffixes. Cold parts have a different key, so that they match only each
+ * other.
+ */
 static bool by_base_name(const struct image *im, const struct function *fn, uint64_t *value)
 {
 	if (!fn->name)
@@ -165,7 +171,7 @@ static bool by_code(const struct image *im, const struct function *fn, uint64_t 
 	return true;
 }
 
-/* Applies to functions without a name, several of which may have equal code. */
+/* The key for functions without a name: a hash of the code. Several functions may have the same key. */
 static bool by_nameless_code(const struct image *im, const struct function *fn, uint64_t *value)
 {
 	return !fn->name && by_code(im, fn, value);
@@ -178,7 +184,7 @@ static bool by_content(const struct image *im, const struct function *fn, uint64
 	return !fn->name && fn->content;
 }
 
-/* Matches functions by any of their names. */
+/* Matches functions by any of their names, including aliases. */
 static void match_by_aliases(struct matcher *m)
 {
 	unsigned side;
@@ -194,8 +200,10 @@ static void match_by_aliases(struct matcher *m)
 
 /* ---- functions with equal code --------------------------------------------------------------- */
 
-/* For two functions with equal code: returns the number of callees that are pairs, less the number of callees that
- * are paired otherwise. */
+/*
+ * For two functions with equal code, compares their callees one by one. Returns the number of callees that are pairs,
+ * minus the number of callees that are paired with other functions.
+ */
 static int agreement(const struct matcher *m, uint32_t a, uint32_t b)
 {
 	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[b];
@@ -212,8 +220,10 @@ static int agreement(const struct matcher *m, uint32_t a, uint32_t b)
 	return n;
 }
 
-/* Returns the index of the first free function at or after b[k]. `next` skips functions that are not free (path
- * compression). */
+/*
+ * Returns the index of the first unmatched function at or after b[k]. `next` speeds up the search past matched
+ * functions (path compression).
+ */
 static uint32_t twin_free(const struct matcher *m, const struct key *b, uint32_t nb, uint32_t *next, uint32_t k)
 {
 	uint32_t end = k, then;
@@ -227,8 +237,10 @@ static uint32_t twin_free(const struct matcher *m, const struct key *b, uint32_t
 	return end;
 }
 
-/* Pairs each function of a with the free function of b that agrees best, or with the first of several that agree
- * equally. */
+/*
+ * Pairs each function of a with the unmatched function of b with which it agrees best (agreement()), or with the first
+ * one if several agree equally.
+ */
 static void twins_pair(struct matcher *m, const struct key *a, size_t na, const struct key *b, size_t nb)
 {
 	uint32_t *next = mem_alloc(nb + 1, sizeof(*next)), k;
@@ -263,8 +275,10 @@ static void twins_pair(struct matcher *m, const struct key *a, size_t na, const 
 	free(next);
 }
 
-/* Matches nameless functions with equal code, one group after the other. The calls of each new pair are followed at
- * once, so that later pairs agree with it. */
+/*
+ * Matches functions without names that have equal code, one group after the other. The calls of a new pair are followed
+ * at once, since the pairs found in this way let later functions agree better.
+ */
 static void match_twins(struct matcher *m)
 {
 	struct key *list[2];
@@ -291,7 +305,7 @@ static void match_twins(struct matcher *m)
 
 /* ---- folded functions ------------------------------------------------------------------------ */
 
-/* Matches a function that has its own code in one file, but shares its code with others in the other file. */
+/* Matches functions that have code of their own in one file, but share one function's code in the other file. */
 static void match_folded(struct matcher *m, unsigned side)
 {
 	struct image *im = m->im[side], *other = m->im[!side];
@@ -326,7 +340,7 @@ static uint64_t own_canon(const struct image *im, uint32_t i, uint64_t side)
 {
 	const struct function *fn = &im->funcs[i];
 
-	/* A name that several functions have does not identify any of them. */
+	/* A name that several functions have identifies none of them. */
 	return fn->name && !fn->twin ? name_hash(&im->names, fn->name) : mix(mix(side, i), fn->start);
 }
 
@@ -346,7 +360,7 @@ static void canon_set(struct image *old, struct image *new)
 			old->funcs[i].canon = new->funcs[old->funcs[i].pair].canon;
 }
 
-/* Matches functions by their names. Those that share a name are first matched by their callers. */
+/* Matches functions by name. If several functions share a name, they are first matched by their callers. */
 static void match_by_names(struct matcher *m)
 {
 	match_by(m, by_global_name, false, MATCHED_NAME);
@@ -359,7 +373,7 @@ static void match_by_names(struct matcher *m)
 	match_by(m, by_base_name, true, MATCHED_SUFFIX);
 }
 
-/* Matches functions by their code, from the most to the least reliable property. */
+/* Matches functions by properties of their code, from the most to the least reliable one. */
 static void match_by_code(struct matcher *m)
 {
 	match_by(m, by_code, true, MATCHED_CODE);

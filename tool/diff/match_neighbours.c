@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Matches functions by those that are already matched: by the calls of pairs, and by the position between pairs. */
+/* Matches functions by functions that are already matched: by the calls of these, and by the position between them. */
 #include "diff/match.h"
 #include "support/memory.h"
 
-#define GAP_MOST 64u /* largest number of functions between two matched neighbours, since all are compared with all */
+#define GAP_MOST 64u /* greatest number of functions between matched neighbours: all pairs of them are compared */
 
 /* ---- by the calls of matched functions ----------------------------------------------------- */
 
@@ -13,8 +13,10 @@ void work_add(struct matcher *m, uint32_t func)
 	m->work[m->work_count++] = func;
 }
 
-/* Returns the similarity of two functions, 0 to 100: 100 for equal code, 0 for different names, otherwise a value by
- * the ratio of their sizes. */
+/*
+ * Returns how similar two functions are, from 0 to 100: 0 if both have names and these differ, 100 if their code is
+ * equal, otherwise a value computed from the ratio of their sizes.
+ */
 static unsigned similarity(const struct matcher *m, const struct function *x, const struct function *y)
 {
 	uint32_t lo = x->insns < y->insns ? x->insns : y->insns, hi = x->insns < y->insns ? y->insns : x->insns;
@@ -26,9 +28,9 @@ static unsigned similarity(const struct matcher *m, const struct function *x, co
 	return hi ? 90 * lo / hi : 0;
 }
 
-#define SIMILAR_LEAST 45u /* least similarity of a pair: their sizes differ at most by a factor of 2 */
+#define SIMILAR_LEAST 45u /* least similarity of a pair: one may be up to about twice as large as the other */
 
-/* True if both functions have references of the same kinds in the same order. */
+/* True if the references of both functions have the same kinds in the same order. */
 static bool same_kinds(const struct matcher *m, const struct function *x, const struct function *y)
 {
 	size_t i;
@@ -41,7 +43,10 @@ static bool same_kinds(const struct matcher *m, const struct function *x, const 
 	return true;
 }
 
-/* Pairs the callees of a pair, in the order of the calls. `similar`: also if the code of the pair differs. */
+/*
+ * Pairs the callees of two matched functions, in the order of the calls. With `similar`, also does so if their code
+ * differs.
+ */
 static void calls_follow(struct matcher *m, uint32_t a, bool similar)
 {
 	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[x->pair];
@@ -82,11 +87,13 @@ void match_by_calls(struct matcher *m, bool similar)
 
 /* ---- by position ----------------------------------------------------------------------------- */
 
-/* Pairs the free functions [a, a + na) and [b, b + nb) in order, so that the sum of similarities is largest: this is
- * a weighted longest common subsequence. */
+/*
+ * Pairs the unmatched functions [a, a + na) and [b, b + nb) so that their order is kept and the sum of similarities is
+ * greatest: a weighted longest common subsequence.
+ */
 static void gap_match(struct matcher *m, uint32_t a, uint32_t na, uint32_t b, uint32_t nb)
 {
-	/* best[i][k]: the largest sum for the functions from i and from k on */
+	/* best[i][k] is the greatest sum for the functions from i on in one file and from k on in the other. */
 	static uint32_t best[GAP_MOST + 1][GAP_MOST + 1];
 	const struct function *x = &m->im[0]->funcs[a], *y = &m->im[1]->funcs[b];
 	uint32_t i, k;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes name hashes, once for all long names of a file. */
+/* Computes hashes of names, in one pass for all long names of a file. */
 #include "diff/names.h"
 
 #include "diff/image.h"
@@ -20,8 +20,10 @@ struct long_name {
 
 bool name_is_long(const char *name) { return strnlen(name, NAME_SHORT + 1) > NAME_SHORT; }
 
-/* Extends the hash h of a suffix by the bytes [from, to) before it, from the last to the first, so that the hashes of
- * all suffixes of a string take one pass. */
+/*
+ * h is the hash of a suffix. Returns the hash of the longer suffix that also has the bytes [from, to) before it. These
+ * are hashed from the last to the first, so that one pass gives the hashes of all suffixes of a string.
+ */
 static uint64_t tail_hash(const char *from, const char *to, uint64_t h)
 {
 	while (to > from) {

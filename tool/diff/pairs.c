@@ -11,29 +11,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A vote for the place in the new file of nameless data in the old one, cast by an operand of two functions with
- * equal code. */
+/*
+ * A vote on where data without a name, which is at one place in the old file, is in the new file. Each operand of two
+ * functions with equal code casts one.
+ */
 struct vote {
 	uint64_t old, new;
-	uint32_t func; /* index in the old file */
+	uint32_t func; /* index of the function in the old file */
 	bool bad;
 };
 
-/* Context of the comparison. The bodies and the script are reused for each pair. */
+/* The state of the comparison. The memory of bodies and script is reused for each pair. */
 struct comparer {
 	struct diff *d;
 	struct body old, new;
 	struct script script;
 	struct vote *votes;
 	size_t vote_count, vote_capacity;
-	/* For each function of the old file: the number of its references to data that has moved differently from the
-	 * rest. */
+	/*
+	 * For each function of the old file: the number of its references to data that, unlike the rest, has moved to
+	 * another place than the votes say.
+	 */
 	uint32_t *moved_refs;
 };
 
 /* ---- equal code --------------------------------------------------------------------- */
 
-/* True if the functions have equal instructions and refer to the same functions. */
+/* True if two functions have equal instructions, and refer to the same functions. */
 static bool code_equal(const struct image *x, const struct function *a, const struct image *y, const struct function *b)
 {
 	size_t i;
@@ -58,7 +62,7 @@ static void votes_take(struct comparer *c, uint32_t func)
 		if (p->kind != REF_DATA || q->kind != REF_DATA)
 			continue;
 		mem_reserve(&c->votes, &c->vote_capacity, c->vote_count, sizeof(*c->votes));
-		/* The section number is mixed into the upper bits. */
+		/* The number of the section becomes the upper bits. */
 		c->votes[c->vote_count++] =
 			(struct vote){p->value ^ (uint64_t)p->more << 40, q->value ^ (uint64_t)q->more << 40, func, false};
 	}
@@ -82,8 +86,10 @@ static int vote_new_order(const void *a, const void *b)
 	return x->old < y->old ? -1 : x->old > y->old;
 }
 
-/* Marks as bad all votes for one place except those for the most frequent answer. `v` is sorted so that equal answers
- * are adjacent. */
+/*
+ * The votes `v` are about one place, and equal answers are adjacent. Marks all votes as bad except those for the most
+ * frequent answer.
+ */
 static void votes_judge(struct vote *v, size_t n, bool by_new)
 {
 	size_t i, end, best = 0, best_count = 0;
@@ -114,7 +120,9 @@ static void votes_count(struct comparer *c, bool by_new)
 	}
 }
 
-/* Counts, for functions with equal code, the references to other data than the majority of votes says. */
+/*
+ * Sets moved_refs: for functions with equal code, counts the references to data at another place than most votes say.
+ */
 static void moved_refs_find(struct comparer *c)
 {
 	size_t i;
@@ -183,7 +191,7 @@ static void call_add(struct comparer *c, struct change *x, const struct call *ca
 	x->calls[x->call_count++] = (struct call_change){mem_string(name), count};
 }
 
-/* Records the callees that are called more or less often than before. */
+/* Records each callee that the new function calls more or less often than the old one. */
 static void calls_compare(struct comparer *c, struct change *x)
 {
 	struct call *list = mem_alloc(c->old.ref_count + c->new.ref_count + 1, sizeof(*list));
@@ -217,7 +225,9 @@ static void bodies_compare(struct comparer *c, struct change *x)
 	script_make(&c->script, &p, &q);
 	x->removed = (uint32_t)c->script.removed_count;
 	x->inserted = (uint32_t)c->script.inserted_count;
-	/* Only entries of jump tables differ, or labels whose address is taken. */
+	/*
+	 * The instructions are equal, so the difference is in entries of jump tables, or in labels whose address is taken.
+	 */
 	if (!x->removed && !x->inserted && c->old.labels != c->new.labels)
 		x->removed = x->inserted = 1;
 	x->code = x->removed || x->inserted;
@@ -236,7 +246,7 @@ static void change_add(struct diff *d, const struct change *x)
 	d->changes[d->change_count++] = *x;
 }
 
-/* Compares a pair, and adds a change if it differs or has been renamed. */
+/* Compares a pair, and adds a change if the functions differ or their names do. */
 static void pair_compare(struct comparer *c, uint32_t old, uint32_t new)
 {
 	struct diff *d = c->d;
@@ -262,7 +272,7 @@ static void pair_compare(struct comparer *c, uint32_t old, uint32_t new)
 	}
 }
 
-/* Compares all pairs, and adds functions without a pair as removed or added. */
+/* Compares all pairs. Adds functions that have no pair as removed or added. */
 static void functions_compare(struct comparer *c)
 {
 	struct diff *d = c->d;
@@ -284,7 +294,10 @@ static void functions_compare(struct comparer *c)
 		const struct function *fn = &d->new->funcs[i];
 		struct change x = {.kind = CHANGE_ADDED, .old = NO_FUNC, .new = i};
 
-		/* A folded function of the old file is compared with each of its pairs. */
+		/*
+		 * If several functions of the new file share the code of one in the old file, the latter is compared with each
+		 * of them.
+		 */
 		if (fn->how == MATCHED_FOLDED)
 			pair_compare(c, fn->pair, i);
 		else if (fn->pair == NO_FUNC)
@@ -317,8 +330,10 @@ static void frames_count(struct diff *d)
 	}
 }
 
-/* True if a file has no .symtab, and thus no names of local functions. If this is so for one of the files, .symtab is
- * ignored in both. */
+/*
+ * True if a file has no .symtab, and so no names of local functions. If one of the files has none, .symtab is ignored
+ * in both.
+ */
 static bool lacks_names(const struct image *im) { return !im->file.symbol_count; }
 
 static int images_read(struct image *old, struct image *new, struct error *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads symbols, relocations and section addresses for lookups by place. */
+/* Reads the symbols, relocations and section addresses by which places are looked up. */
 #include "diff/image.h"
 #include "diff/jump_tables.h"
 #include "shared/search.h"
@@ -10,7 +10,10 @@
 
 /* ---- opening ----------------------------------------------------------------- */
 
-/* True for data symbols with a size. A label without a size (_end, __bss_start) does not describe what is there. */
+/*
+ * True for data symbols with a size. A symbol without a size (_end, __bss_start) does not describe the data at its
+ * address.
+ */
 static bool is_sized(const struct elf_file *f, const struct elf_symbol *s)
 {
 	return s->section && s->size && s->name[0] && !(f->sections[s->section].sh.sh_flags & SHF_EXECINSTR);
@@ -45,7 +48,7 @@ static void objects_read(struct image *im)
 		}
 }
 
-/* Reads the relocations of each loaded section. */
+/* Reads the relocations of each loaded section of an object file. Returns 0, or -1 and a message. */
 static int relocs_read(struct image *im, struct error *e)
 {
 	const struct elf_file *f = &im->file;
@@ -82,7 +85,10 @@ static int loaded_order(const void *a, const void *b)
 	return x->section < y->section ? -1 : 1;
 }
 
-/* Sorts the loaded sections of a linked file by address, and reads its dynamic relocations. */
+/*
+ * Sorts the loaded sections of a linked file by address, and reads its dynamic relocations. Returns 0, or -1 and a
+ * message.
+ */
 static int loaded_read(struct image *im, struct error *e)
 {
 	const struct elf_file *f = &im->file;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes references to functions, symbols, contents of constants, jump tables, GOT slots and section bounds. */
+/*
+ * Makes references to functions, symbols, the contents of constants, jump tables, GOT slots and the bounds of sections.
+ */
 #include "diff/image.h"
 #include "diff/jump_tables.h"
 #include "shared/search.h"
@@ -12,12 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRING_MOST    65536u /* bytes; of longer strings only this part is compared */
-#define CODE_HASH_MOST 4u     /* number of instructions that identify a place inside another function */
+#define STRING_MOST    65536u /* in bytes; longer strings are compared only up to this length */
+#define CODE_HASH_MOST 4u     /* number of instructions by which a place inside another function is identified */
 
 /* ---- code -------------------------------------------------------------------- */
 
-/* Identifies a place in code by a hash of its first instructions, without their addresses. */
+/* Returns a hash that identifies a place in code: of its first instructions, without their addresses. */
 static uint32_t code_hash_at(const struct image *im, struct place at)
 {
 	struct elf_held held = elf_held(&im->file, at.section, at.addr);
@@ -54,7 +56,8 @@ static void code_ref(const struct image *im, struct place at, const struct ref_u
 	uint32_t fn;
 
 	if (plt && plt->type == R_X86_64_IRELATIVE && place_section(im, plt->addend))
-		at = (struct place){place_section(im, plt->addend), plt->addend}; /* the resolver of an IFUNC */
+		/* the relocation is that of an IFUNC, and its addend is the resolver */
+		at = (struct place){place_section(im, plt->addend), plt->addend};
 	fn = place_is_code(im, at.section) ? image_function(im, at.section, at.addr) : NO_FUNC;
 	if (plt && plt->symbol && plt->symbol->name[0]) {
 		*out = (struct xref){.kind = REF_NAMED, .value = name_hash(&im->names, plt->symbol->name)};
@@ -80,7 +83,7 @@ static void code_ref(const struct image *im, struct place at, const struct ref_u
 
 /* ---- data -------------------------------------------------------------------- */
 
-/* True if an operand of the function refers to an address in [lo, hi). */
+/* True if an operand of the function holds an address in [lo, hi). */
 static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint64_t hi)
 {
 	struct place first = {section, lo};
@@ -89,8 +92,10 @@ static bool uses(const struct ref_use *use, uint32_t section, uint64_t lo, uint6
 	return a < use->own_count && use->own[a].section == section && use->own[a].addr < hi;
 }
 
-/* Returns an object that ends at `at` if the function also refers to addresses inside of it, or null: the operand
- * then is the end of a loop over the object, not what follows it. */
+/*
+ * Returns an object that ends at `at`, if the function also refers to addresses inside that object; otherwise null.
+ * Such an operand is the end of a loop over the object, rather than the start of the data that follows it.
+ */
 static const struct elf_symbol *object_before(const struct image *im, struct place at, const struct ref_use *use,
                                               const struct elf_symbol *here)
 {
@@ -106,8 +111,10 @@ static const struct elf_symbol *object_before(const struct image *im, struct pla
 	return s && uses(use, at.section, s->value, at.addr) ? s : NULL;
 }
 
-/* True for sections with start and end symbols, over which code iterates, and whose contents are not compared; also
- * for etch's own tables, which a rewrite changes. */
+/*
+ * True for sections whose contents are not compared: those over which code iterates from a start symbol to an end
+ * symbol, and etch's own tables, since a rewrite changes them.
+ */
 static bool is_set(const struct elf_section *s)
 {
 	const char *p = s->name;
@@ -154,8 +161,10 @@ static bool same_set(const struct image *old, uint32_t a, const struct image *ne
 	return a && b && is_set(s) && !name_order(&old->names, s->name, &new->names, t->name);
 }
 
-/* Returns the section that ends at an address, or null. Unless `any`, the function must also refer to addresses
- * inside of it. */
+/*
+ * Returns the section that ends at an address, or null. Unless `any` is set, the function must also refer to addresses
+ * inside the section.
+ */
 static const struct elf_section *section_before(const struct image *im, uint64_t addr, const struct ref_use *use,
                                                 bool any)
 {
@@ -165,8 +174,10 @@ static const struct elf_section *section_before(const struct image *im, uint64_t
 	return i && (any || uses(use, i, s->sh.sh_addr, addr)) ? s : NULL;
 }
 
-/* Makes a reference to the start or the end of a section. The end of one (.fini_array) may be the start of the next
- * one. */
+/*
+ * Makes a reference to the start or the end of a section. An address may be the end of one section (.fini_array) and
+ * the start of the next. Returns false if the place is neither.
+ */
 static bool section_ref(const struct image *im, struct place at, const struct ref_use *use, struct xref *out,
                         char *text, size_t size)
 {
@@ -181,7 +192,7 @@ static bool section_ref(const struct image *im, struct place at, const struct re
 	return true;
 }
 
-/* Linked: makes a reference to an address outside of all sections. */
+/* Linked files: makes a reference to an address outside of all sections. */
 static void outside_ref(const struct image *im, uint64_t addr, const struct ref_use *use, struct xref *out, char *text,
                         size_t size)
 {
@@ -202,8 +213,10 @@ bool ref_bounds_meet(const struct image *old, uint64_t a, const struct image *ne
 	       same_set(old, loaded_before(old, a), new, loaded_before(new, b));
 }
 
-/* Returns the length of a name without the number in "CSWTCH.12" or "buf.0": compilers number such objects
- * differently in each build. */
+/*
+ * Returns the length of an object's name without the number at its end, as in "CSWTCH.12" or "buf.0". Compilers number
+ * such objects differently in each build.
+ */
 static size_t object_base(const struct elf_symbol *s)
 {
 	size_t n = strnlen(s->name, NAME_SHORT + 1), k = n;
@@ -226,7 +239,7 @@ static void object_ref(const struct image *im, const struct elf_symbol *s, int64
 	*out = (struct xref){.kind = REF_NAMED,
 	                     .value = whole ? name_hash(&im->names, s->name) : hash_bytes(s->name, base),
 	                     .more = (uint32_t)offset};
-	/* A constant with a name that the compiler has made is identified by its contents. */
+	/* The name of this constant was made by the compiler, so the contents identify the constant. */
 	if (p && !(im->file.sections[s->section].sh.sh_flags & SHF_WRITE) && s->size <= STRING_MOST &&
 	    !place_is_relocated(im, at, s->size))
 		*out = (struct xref){.kind = REF_CONTENT, .value = mix(hash_bytes(p, s->size), (uint64_t)offset)};
@@ -236,8 +249,10 @@ static void object_ref(const struct image *im, const struct elf_symbol *s, int64
 		snprintf(text, size, "%.*s", (int)base, s->name);
 }
 
-/* Returns an upper bound for the end of what begins at a place: the next data address in operands of code, or the end
- * of the section. */
+/*
+ * Returns the address at which the data at a place ends at the latest: the next data address in operands of code, or
+ * the end of the section.
+ */
 static uint64_t limit_of(const struct image *im, struct place at)
 {
 	const Elf64_Shdr *sh = &im->file.sections[at.section].sh;
@@ -249,7 +264,7 @@ static uint64_t limit_of(const struct image *im, struct place at)
 	return end;
 }
 
-/* Returns the length of the UTF-8 character that begins with a byte, or 0 if none does. */
+/* Returns the length of the UTF-8 character whose first byte is given, or 0 if no character begins with this byte. */
 static size_t character_length(uint8_t first)
 {
 	if (first < 0x80)
@@ -261,8 +276,10 @@ static size_t character_length(uint8_t first)
 	return first >= 0xf0 && first < 0xf5 ? 4 : 0;
 }
 
-/* Returns the length of the UTF-8 character at p, in a zero-terminated buffer, or 0 if it is not a character of
- * text. */
+/*
+ * Returns the length of the UTF-8 character at p, in a buffer that ends with a zero, or 0 if it is not a character of
+ * text.
+ */
 static size_t character(const uint8_t *p)
 {
 	size_t n = character_length(*p), i;
@@ -275,7 +292,7 @@ static size_t character(const uint8_t *p)
 	return n;
 }
 
-/* Returns the length of the string at a place, with its terminator, or 0. */
+/* Returns the length of the string at a place including its terminator, or 0 if there is no string. */
 static size_t string_at(const struct image *im, struct place at)
 {
 	struct elf_held held = elf_held(&im->file, at.section, at.addr);
@@ -312,7 +329,7 @@ static void string_text(const uint8_t *p, size_t n, char *text, size_t size)
 	k += (size_t)snprintf(text + k, size - k, "%s", i < n && p[i] ? "\".." : "\"");
 }
 
-/* Makes a reference to n constant bytes. False if they are not constant, or too many. */
+/* Makes a reference to the contents of n bytes. Returns false if the bytes are not constant, or too many. */
 static bool content_ref(const struct image *im, struct place at, unsigned n, struct xref *out, char *text, size_t size)
 {
 	const uint8_t *p =
@@ -370,8 +387,10 @@ static void nameless_ref(const struct image *im, struct place at, const struct r
 		snprintf(text, size, "%.*s", (int)size, s->name);
 }
 
-/* Makes a reference to what a GOT slot will hold at run time. False if the place is not a slot, or its value is
- * unknown. */
+/*
+ * Makes a reference to the value that a GOT slot has at run time. Returns false if the place is not a slot, or the
+ * value is unknown.
+ */
 static bool slot_ref(const struct image *im, struct place at, struct xref *out, char *text, size_t size)
 {
 	static const struct ref_use any = {.func = NO_FUNC};
@@ -393,8 +412,10 @@ static bool slot_ref(const struct image *im, struct place at, struct xref *out, 
 	if (!r && p)
 		memcpy(&v, p, 8);
 	section = r && r->type != R_X86_64_RELATIVE && r->type != R_X86_64_IRELATIVE ? 0 : place_section(im, v);
-	/* The value must not lead to another GOT slot, since that could recurse without end; nor to the start of a data
-	 * section, which may instead be the end of the section before. */
+	/*
+	 * The value must not lead to another GOT slot, since the recursion might not end. It must not lead to the start of
+	 * a data section either, since that address may instead mean the end of the section before.
+	 */
 	if (!section || !strncmp(im->file.sections[section].name, ".got", 4) ||
 	    (v == im->file.sections[section].sh.sh_addr && !place_is_code(im, section)))
 		return false;
@@ -421,7 +442,7 @@ void ref_place(const struct image *im, struct place at, const struct ref_use *us
 	if (!(s && s->value == at.addr) && section_ref(im, at, use, out, text, size))
 		return;
 	before = object_before(im, at, use, s);
-	/* An array may be followed by a jump table of the same function. */
+	/* A jump table of the same function may follow an array. */
 	if (before && !s && table_ref(im, at, out, text, size))
 		return;
 	if (before)
@@ -437,7 +458,7 @@ void ref_symbol(const struct image *im, struct symbol_offset at, const struct re
 {
 	const struct elf_symbol *s = at.symbol;
 	int64_t addend = at.addend;
-	/* The symbol of the relocation is used even if the address is the end of its object. */
+	/* The symbol of the relocation is used even if the address is at the end of the symbol's object. */
 	bool own = s->name[0] && s->type != STT_SECTION &&
 	           (!s->section || (!place_is_code(im, s->section) && (s->size || s->bind != STB_LOCAL)));
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Implements E. Myers, An O(ND) Difference Algorithm and Its Variations, Algorithmica 1 (1986): the variation that
- * needs linear space (section 4b), with a bound on the work of each step.
+ * Implements E. Myers, An O(ND) Difference Algorithm and Its Variations, Algorithmica 1 (1986), in the variant that
+ * needs linear space (section 4b). In addition, the work of each step is bounded.
  */
 #include "diff/script.h"
 #include "support/memory.h"
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COST_MOST 200 /* number of differences after which a step stops the search for the best point to split */
+#define COST_MOST 200 /* number of differences after which a step splits at a point that need not be the best */
 
-#define NEIGHBOURS_MOST 16 /* per function */
+#define NEIGHBOURS_MOST 16 /* number per function */
 
-/* Two sequences, and the furthest points of forward and backward paths per diagonal. */
+/* Two sequences and, for each diagonal, the furthest points that the forward and the backward paths have reached. */
 struct sequences {
 	const struct token *a, *b;
 	bool *removed, *inserted;
@@ -25,14 +25,20 @@ struct cut {
 	int64_t x, y;
 };
 
-/* The diagonals that have been searched: [0] by forward paths, [1] by backward paths. */
+/* The ranges of diagonals that have been searched: [0] by forward paths, [1] by backward paths. */
 struct diagonals {
 	int64_t lo[2], hi[2];
-	/* The start diagonals are an odd number apart: then a forward step meets a backward path, otherwise the reverse. */
+	/*
+	 * The distance between the two start diagonals is odd. Then a forward step finds where paths meet; if it is even, a
+	 * backward step does.
+	 */
 	bool odd;
 };
 
-/* Runs after COST_MOST differences: returns the point that a forward or backward path has reached furthest. */
+/*
+ * Called after COST_MOST differences: returns the point, among those that forward and backward paths have reached, that
+ * is furthest along its path.
+ */
 static struct cut cut_best(const struct sequences *s, int64_t x0, int64_t x1, int64_t y0, int64_t y1,
                            const struct diagonals *g)
 {
@@ -66,7 +72,7 @@ static struct cut cut_best(const struct sequences *s, int64_t x0, int64_t x1, in
 	return x1 + y1 - back < best - (x0 + y0) ? f : b;
 }
 
-/* Extends each forward path by one difference. Returns true if one has met a backward path. */
+/* Extends each forward path by one difference. Returns true if one of them has met a backward path. */
 static bool step_forward(const struct sequences *s, int64_t x1, int64_t y1, const struct diagonals *g, struct cut *out)
 {
 	int64_t d, x, y;
@@ -105,7 +111,7 @@ static bool step_backward(const struct sequences *s, int64_t x0, int64_t y0, con
 	return false;
 }
 
-/* Extends the range of diagonals by one at both ends, up to the corners. */
+/* Extends the range of diagonals by one at each end, up to the corners of the problem. */
 static void widen(int64_t *at, int64_t *lo, int64_t *hi, int64_t least, int64_t most, int64_t outside)
 {
 	if (*lo > least)
@@ -118,7 +124,9 @@ static void widen(int64_t *at, int64_t *lo, int64_t *hi, int64_t least, int64_t 
 		--*hi;
 }
 
-/* Returns a point near the middle of a shortest path through [x0, x1) and [y0, y1), which differ at both ends. */
+/*
+ * Returns a point near the middle of a shortest path through [x0, x1) and [y0, y1). The two ranges differ at both ends.
+ */
 static struct cut cut_find(const struct sequences *s, int64_t x0, int64_t x1, int64_t y0, int64_t y1)
 {
 	int64_t least = x0 - y1, most = x1 - y0;
@@ -140,7 +148,7 @@ static struct cut cut_find(const struct sequences *s, int64_t x0, int64_t x1, in
 	}
 }
 
-/* Marks the differences of [x0, x1) and [y0, y1), splitting these ranges until one of them is empty. */
+/* Marks the differences between [x0, x1) and [y0, y1). Splits both ranges until one of them is empty. */
 static void sequences_compare(const struct sequences *s, int64_t x0, int64_t x1, int64_t y0, int64_t y1)
 {
 	for (;;) {
@@ -157,7 +165,7 @@ static void sequences_compare(const struct sequences *s, int64_t x0, int64_t x1,
 		if (x0 == x1 || y0 == y1)
 			break;
 		c = cut_find(s, x0, x1, y0, y1);
-		/* Recurses into the shorter half, to bound the depth. */
+		/* Recursion is used only for the shorter half, which bounds its depth. */
 		if (c.x - x0 + c.y - y0 < x1 - c.x + y1 - c.y) {
 			sequences_compare(s, x0, c.x, y0, c.y);
 			x0 = c.x;
@@ -174,7 +182,7 @@ static void sequences_compare(const struct sequences *s, int64_t x0, int64_t x1,
 		s->inserted[y0] = true;
 }
 
-/* Allocates or reuses the arrays of a script, and clears its marks. */
+/* Allocates the arrays of a script or reuses them, and clears its marks. */
 static void script_begin(struct script *s, size_t na, size_t nb)
 {
 	size_t diagonals = 2 * (na + nb + 3);
@@ -203,7 +211,7 @@ static void script_begin(struct script *s, size_t na, size_t nb)
 	memset(s->inserted, 0, nb + 1);
 }
 
-/* Sets s->to from the script, and then marks jumps as different if their targets are. */
+/* Sets s->to by the script. Then marks jumps as different if their targets are. */
 static void jumps_check(struct script *s, const struct body *old, const struct body *new)
 {
 	size_t i, k;
@@ -236,8 +244,10 @@ static void jumps_check(struct script *s, const struct body *old, const struct b
 		}
 }
 
-/* Unmarks differences that are only an address just before an object (a pointer that is incremented before use). Such
- * an address is in whatever the linker has placed there, so the operand is not a difference. */
+/*
+ * Removes the marks of instructions that differ only in an address just before an object (a pointer that is incremented
+ * before use). It depends on the linker to which object such an address belongs, so it is not a difference.
+ */
 static void neighbours_check(struct script *s, const struct body_side *old, const struct body_side *new)
 {
 	size_t i = 0, k = 0;
@@ -283,7 +293,9 @@ void script_make(struct script *s, const struct body_side *old, const struct bod
 	const struct body *a = old->body, *b = new->body;
 	struct script turned;
 
-	/* The two are always compared in the same order, so that the result does not depend on which file is the old one.
+	/*
+	 * The two bodies are always compared in the same order, so that the result does not depend on which of the files is
+	 * the old one.
 	 */
 	if (a->count != b->count ? a->count < b->count : a->code <= b->code) {
 		script_run(s, old, new);

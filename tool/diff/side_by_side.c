@@ -14,14 +14,14 @@
 
 #define CONTEXT    3
 #define LINE_MOST  800
-#define NAMED_MOST 4 /* number of functions that are listed where a name may mean several */
+#define NAMED_MOST 4 /* number of functions that are listed if a name may mean several */
 
-/* A line: an instruction of one function, or an instruction that is equal in both. */
+/* A line of the diff: an instruction of one function, or one that is equal in both. */
 struct line {
 	int64_t old, new; /* indices of tokens; -1: none */
 };
 
-/* Context for one pair; [0] is the old function, [1] the new one. */
+/* What is needed to print one pair; [0] is the old function, [1] the new one. */
 struct viewer {
 	const struct diff *d;
 	uint32_t func[2];
@@ -58,7 +58,7 @@ static void bodies_make(struct viewer *v)
 	            &(struct body_side){v->d->new, v->func[1], &v->body[1]});
 }
 
-/* Removed lines come before inserted ones, as in diff. */
+/* Makes the lines. Removed lines come before inserted ones, as in diff. */
 static void lines_make(struct viewer *v)
 {
 	size_t i = 0, k = 0;
@@ -78,7 +78,10 @@ static void lines_make(struct viewer *v)
 	}
 }
 
-/* Numbers the jump targets in order of lines; equal tokens share a label if either is a target. */
+/*
+ * Numbers the targets of jumps, in the order of the lines. Two equal tokens get the same label if either of them is a
+ * target.
+ */
 static void labels_make(struct viewer *v)
 {
 	int32_t next = 0;
@@ -101,7 +104,7 @@ static void labels_make(struct viewer *v)
 		if (l->new >= 0)
 			v->label[1][l->new] = next;
 	}
-	v->label[0][v->body[0].count] = v->label[1][v->body[1].count] = next + 1; /* the end of the function */
+	v->label[0][v->body[0].count] = v->label[1][v->body[1].count] = next + 1; /* the label of the end of the function */
 }
 
 static void line_print(const struct viewer *v, const struct line *l)
@@ -126,7 +129,7 @@ static void line_print(const struct viewer *v, const struct line *l)
 
 static bool line_differs(const struct line *l) { return l->old < 0 || l->new < 0; }
 
-/* Prints a head such as "@@ -12,7 +12,9 @@", and the lines [from, end). */
+/* Prints the heading of a part, such as "@@ -12,7 +12,9 @@", and its lines [from, end). */
 static void hunk_print(const struct viewer *v, size_t from, size_t end)
 {
 	size_t old = 0, new = 0, old_count = 0, new_count = 0, i;
@@ -185,7 +188,7 @@ static const struct change *change_of(const struct diff *d, uint32_t old, uint32
 	return NULL;
 }
 
-/* Prints the differences that no line shows. */
+/* Prints the differences that are not in the lines. */
 static void rest_print(const struct viewer *v, const struct change *x, bool any)
 {
 	const struct function *a, *b;
@@ -202,7 +205,7 @@ static void rest_print(const struct viewer *v, const struct change *x, bool any)
 		printf("# unwind rows: %u -> %u%s\n", a->rows, b->rows, a->rows == b->rows ? " (different rules)" : "");
 }
 
-/* Shows a pair of functions, and returns true, if it differs. */
+/* If a pair of functions differs, prints it and returns true. */
 static bool pair_show(const struct diff *d, uint32_t old, uint32_t new)
 {
 	const struct change *x = change_of(d, old, new);
@@ -233,10 +236,10 @@ static bool has_name(const struct image *im, uint32_t func, const char *name)
 	return !strcmp(own, name);
 }
 
-/* The function names that fit best so far. */
+/* The functions whose names match the user's text best so far. */
 struct named {
 	enum fit fit;
-	const char *names[NAMED_MOST]; /* the first of them, owned by their files */
+	const char *names[NAMED_MOST]; /* the first of these names; the files own them */
 	size_t count;
 };
 
@@ -268,8 +271,10 @@ static void named_error(const struct named *n, const char *text, struct error *e
 	          n->count == NAMED_MOST ? ", ..." : "");
 }
 
-/* Returns the symbol of the one function that people may mean by this text, or null and a message if there is none or
- * several. */
+/*
+ * Returns the symbol of the only function that a user may mean by a text. Returns null and a message if no function
+ * matches, or several do.
+ */
 static const char *symbol_of(const struct diff *d, const char *text, struct error *e)
 {
 	const struct image *const images[] = {d->old, d->new};
@@ -286,7 +291,10 @@ static const char *symbol_of(const struct diff *d, const char *text, struct erro
 	return n.count == 1 ? n.names[0] : NULL;
 }
 
-/* Shows all pairs with exactly this name. Returns 1 if one differs, 0 if none does, and -1 if there is no such pair. */
+/*
+ * Prints all pairs that have exactly this name. Returns 1 if one of them differs, 0 if none does, and -1 if there is no
+ * such pair.
+ */
 static int symbol_show(const struct diff *d, const char *name)
 {
 	bool found = false, differs = false;

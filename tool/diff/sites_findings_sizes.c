@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An element of a list of one file, with a key that is equal to that of the same element in the other file. */
+/* An element of a list of one file, with a key. The corresponding element of the other file has the same key. */
 struct item {
 	uint64_t key;
-	size_t number; /* index in its list */
+	size_t number; /* index of the element in its list */
 };
 
 static int item_order(const void *a, const void *b)
@@ -21,7 +21,7 @@ static int item_order(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Called for each item: with both if the keys are equal, otherwise with null for the other one. */
+/* Called for each item: with both items if their keys are equal, otherwise with null in place of the missing one. */
 typedef void item_fn(void *ctx, const struct item *old, const struct item *new);
 
 static void items_join(struct item *a, size_t na, struct item *b, size_t nb, item_fn *fn, void *ctx)
@@ -40,7 +40,10 @@ static void items_join(struct item *a, size_t na, struct item *b, size_t nb, ite
 	}
 }
 
-/* Returns the canonical number of the function at a place or, outside of functions, a hash of the section's name. */
+/*
+ * Returns the canonical number of the function that contains a place or, outside of functions, a hash of the section's
+ * name.
+ */
 static uint64_t place_canon(const struct image *im, uint32_t section, uint64_t addr)
 {
 	uint32_t fn = image_function(im, section, addr);
@@ -50,7 +53,7 @@ static uint64_t place_canon(const struct image *im, uint32_t section, uint64_t a
 
 /* ---- sites ------------------------------------------------------------------------------ */
 
-/* Returns why a site is not live; null if it is live, or if sites of its kind are never patched. */
+/* Returns the reason why a site is not live. Returns null if it is live, or of a kind that is never patched. */
 static const char *site_why_not(const struct image *im, const struct site *s)
 {
 	const char *why = NULL;
@@ -110,7 +113,7 @@ void compare_sites(struct diff *d)
 /* Context for comparing findings. */
 struct finding_context {
 	struct diff *d;
-	struct item *rest[2]; /* findings whose fingerprint is only in one file */
+	struct item *rest[2]; /* for each file, the findings whose fingerprint the other file does not have */
 	size_t rest_count[2];
 };
 
@@ -146,7 +149,7 @@ static struct item *findings_list(const struct image *im, bool notes, size_t *co
 	return out;
 }
 
-/* Returns the section of a place in a report, or 0. */
+/* Returns the index of the section of a place in a report, or 0. */
 static uint32_t section_of(const struct image *im, const struct report_place *p)
 {
 	if (!p->section)
@@ -154,7 +157,10 @@ static uint32_t section_of(const struct image *im, const struct report_place *p)
 	return elf_is_object(&im->file) ? elf_section_find(&im->file, p->section, 1) : place_section(im, p->addr);
 }
 
-/* Changes the key of a finding to its ID and function if the function has another name, or none, in the other file. */
+/*
+ * If the function of a finding has another name or none in the other file, changes the finding's key to one of its ID
+ * and function.
+ */
 static void finding_rekey(const struct image *im, const struct image *other, struct item *x)
 {
 	const struct report_finding *f = &im->report.list[x->number];
@@ -191,7 +197,7 @@ void compare_findings(struct diff *d)
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-/* Sections that have their own row of sizes rather than one by their type. Several sections may share a row. */
+/* Sections with a row of sizes of their own; other sections are counted by type. Several sections may share a row. */
 static const struct {
 	const char *section, *row;
 	bool table;
@@ -209,14 +215,14 @@ static const struct {
 	{ETCH_SEC_EXTABLE, ETCH_SEC_EXTABLE, true},
 };
 
-/* Returns the row of sizes for a section, or null. */
+/* Returns the name of the row that counts the size of a section, or null. Sets *table if it is that of a table. */
 static const char *section_row(const struct elf_section *s, bool *table)
 {
 	size_t i;
 
 	*table = false;
 	for (i = 0; i < sizeof(named) / sizeof(named[0]); i++) {
-		/* A name such as ".gcc_except_table.name", from -ffunction-sections, also counts. */
+		/* With -ffunction-sections, the name of the section may be longer, as in ".gcc_except_table.name". */
 		size_t n = strlen(named[i].section);
 
 		if (strncmp(s->name, named[i].section, n) || (s->name[n] && s->name[n] != '.'))
