@@ -9,11 +9,11 @@
 
 #define NO_LANE UINT32_MAX
 
-/* All jumps to one line. They share one vertical line. */
+/* All jumps to one line of the listing. They share one vertical line. */
 struct bundle {
-	uint32_t to, top, bottom; /* line numbers */
+	uint32_t to, top, bottom; /* numbers of lines */
 	uint32_t lane;            /* lane 0 is next to the code */
-	size_t first, count;      /* range in arrows.jumps */
+	size_t first, count;      /* range of its jumps in arrows.jumps */
 };
 
 /* The layout of all arrows of a listing. */
@@ -23,12 +23,12 @@ struct arrows {
 	size_t bundle_count;
 	uint32_t lines;
 	unsigned lanes; /* number of lanes in use */
-	uint32_t *at;   /* [lane * lines + line]: index + 1 of the bundle there; 0: none */
+	uint32_t *at;   /* at[lane * lines + line] is 1 + the index of the bundle that is drawn there; 0: none */
 	uint8_t *marks; /* for each line: MARK_* */
 };
 #define MARK_SOURCE 1u
 #define MARK_TARGET 2u
-#define MARK_DOWN   4u /* the line is the source of a jump without a lane */
+#define MARK_DOWN   4u /* a jump without a lane begins at the line */
 #define MARK_UP     8u
 
 static int jump_order(const void *a, const void *b)
@@ -40,7 +40,7 @@ static int jump_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* Orders shorter bundles first, then by line. */
+/* Sorts bundles by length, the shortest first, and those of equal length by line. */
 static int bundle_order(const void *a, const void *b)
 {
 	const struct bundle *x = *(struct bundle *const *)a, *y = *(struct bundle *const *)b;
@@ -69,8 +69,10 @@ static void bundles_find(struct arrows *a, size_t count)
 	}
 }
 
-/* Each lane has a binary indexed tree over lines, which counts where bundles begin and end. This returns the number
- * of such ends before a line. */
+/*
+ * Returns the number of bundle ends before a line. Each lane has a binary indexed tree, indexed by line, which counts
+ * the lines at which bundles begin or end.
+ */
 static uint32_t ends_before(const uint32_t *tree, uint32_t line)
 {
 	uint32_t n = 0;
@@ -86,14 +88,16 @@ static void ends_add(uint32_t *tree, uint32_t lines, uint32_t line)
 		tree[line]++;
 }
 
-/* True if the lane is free for b. Bundles are placed in order of length, so one that overlaps b begins or ends inside
- * of it. */
+/*
+ * True if a lane has no bundle yet where b is to go. Bundles are added in order of length, so a bundle that overlaps b
+ * begins or ends inside b.
+ */
 static bool is_free(const uint32_t *tree, const struct bundle *b)
 {
 	return ends_before(tree, b->bottom + 1) == ends_before(tree, b->top);
 }
 
-/* Puts each bundle in the innermost lane that is free from top to bottom. */
+/* Puts each bundle into the innermost lane that is free from its top to its bottom. */
 static void lanes_assign(struct arrows *a, unsigned most)
 {
 	struct bundle **order = mem_alloc(a->bundle_count + 1, sizeof(*order));
@@ -173,10 +177,10 @@ void arrows_free(struct arrows *a)
 	free(a);
 }
 
-/* The gutter has one column per lane, one for the arrowhead, and a blank. */
+/* There is one column per lane, one for the arrowhead, and a blank. */
 unsigned arrows_width(const struct arrows *a) { return a->bundle_count ? a->lanes + 2 : 0; }
 
-/* True if a jump of the bundle begins or ends at this line; otherwise the vertical line only passes it. */
+/* True if a jump of the bundle begins or ends at this line; false if the vertical line only passes it. */
 static bool ends_here(const struct arrows *a, const struct bundle *b, uint32_t line)
 {
 	const struct jump key = {line, b->to};
@@ -194,7 +198,7 @@ static const char *glyph_text(enum glyph p, bool unicode)
 	return unicode ? drawn[p] : plain[p];
 }
 
-/* Returns what to draw in one lane of a line. *across: a horizontal line comes from a lane further out. */
+/* Returns what to draw in one lane of a line. Sets *across if a horizontal line comes in from an outer lane. */
 static enum glyph lane_glyph(const struct arrows *a, uint32_t line, uint32_t lane, bool *across)
 {
 	uint32_t n = a->at[(size_t)lane * a->lines + line];
@@ -204,7 +208,7 @@ static enum glyph lane_glyph(const struct arrows *a, uint32_t line, uint32_t lan
 	if (!b)
 		return before ? HORIZONTAL : BLANK;
 	if (!ends_here(a, b, line))
-		return VERTICAL; /* the horizontal line passes beneath the vertical one */
+		return VERTICAL; /* the vertical line is drawn over the horizontal one */
 	*across = true;
 	if (b->top == b->bottom)
 		return HORIZONTAL;
@@ -215,7 +219,7 @@ static enum glyph lane_glyph(const struct arrows *a, uint32_t line, uint32_t lan
 	return before ? MIDDLE_ACROSS : MIDDLE;
 }
 
-/* Returns what stands between the lanes and the code of a line. */
+/* Returns the text between the lanes and the code of a line: the head of an arrow, its start, or a blank. */
 static const char *head_text(unsigned mark, bool unicode)
 {
 	if (mark & MARK_TARGET)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints etch inspect code as TSV and JSON (docs/schemas/inspect-code.json). */
+/* Prints `etch inspect code` as TSV and JSON (docs/schemas/inspect-code.json). */
 #include "inspect/view_code.h"
 
 #include "arch/x86/rule_text.h"
@@ -17,7 +17,7 @@ static const struct column code_columns[] = {
 	{"target", false},  {"name", false},   {"refers", false},      {"saved", false}, {"line", false},
 };
 
-/* The columns of an unwind row. */
+/* The texts of an unwind row, one per column. */
 struct row_texts {
 	char cfa[64], bp[64], ra[64];
 	const char *kind, *source;
@@ -139,7 +139,7 @@ static struct json_object *reference_json(const struct code *c, const struct ref
 	return o;
 }
 
-/* Describes the state that the flow analysis has computed; null where control flow does not reach. */
+/* Makes the JSON of the state that the flow analysis has computed; null if control flow does not reach the line. */
 static struct json_object *state_json(const struct code_line *l)
 {
 	struct json_object *o, *saved;
@@ -206,7 +206,7 @@ static struct json_object *inline_json(const struct code *c, const struct inline
 	return o;
 }
 
-/* Describes the site of a line; null: it has none. */
+/* Makes the JSON of the site of a line; null if the line has none. */
 static struct json_object *line_site_json(const struct code *c, const struct code_line *l)
 {
 	if (l->site)
@@ -232,7 +232,7 @@ static struct json_object *fault_json(const struct code *c, const struct fixup *
 	return o;
 }
 
-/* Describes the jump table of an indirect jump, with the targets of its entries. */
+/* Makes the JSON of the jump table of an indirect jump, with the targets of its entries. */
 static struct json_object *table_json(const struct code *c, const struct code_line *l)
 {
 	const struct detail_jump *j = detail_jump_at(&c->detail, c->base + l->addr);
@@ -263,7 +263,7 @@ static struct json_object *table_json(const struct code *c, const struct code_li
 	return o;
 }
 
-/* Adds the ways to a line other than from its predecessor and by direct jumps, as three lists. */
+/* Adds the ways in which control reaches a line (struct incoming) to the JSON, as three lists. */
 static void incoming_json(const struct code *c, const struct code_line *l, struct json_object *o)
 {
 	struct json_object *tables = json_object_new_array(), *pads = json_object_new_array();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prints etch inspect code as text, one line per instruction:
+ * Prints `etch inspect code` as text, one line per instruction:
  *
  *      address  CFA     source  arrows  instruction             ; notes
  *
@@ -18,11 +18,12 @@
 #include <string.h>
 
 #define LANES_MOST    12u
-#define ENTRIES_SHOWN 8 /* number of entries of a jump table that are shown at one of its targets */
+#define ENTRIES_SHOWN 8 /* number of entries of a jump table that are listed at one of its targets */
 
 /* Layout of the columns. */
 struct margins {
-	unsigned address, cfa, insn, note; /* address, cfa: widths; insn, note: columns at which they begin */
+	/* address, cfa: widths of these columns; insn, note: columns at which instruction and notes begin */
+	unsigned address, cfa, insn, note;
 	unsigned bytes;
 };
 
@@ -56,7 +57,7 @@ static void margins_measure(const struct code *c, const struct arrows *a, enum i
 	m->note = m->insn + (longest < 44 ? longest : 44) + 2;
 }
 
-/* Prints a note after an instruction, following "; ". */
+/* Prints a note after an instruction, with "; " before it. */
 static void note(struct writer *p, const struct margins *m, bool *any, const char *text)
 {
 	if (!*any)
@@ -65,7 +66,7 @@ static void note(struct writer *p, const struct margins *m, bool *any, const cha
 	*any = true;
 }
 
-/* Writes "entry 0, 3-5 of the jump at 1234". Returns how many elements of x the text describes. */
+/* Writes "entry 0, 3-5 of the jump at 1234". Returns the number of elements of x that the text describes. */
 static size_t table_entries_text(const struct code *c, const struct incoming *x, size_t count, char *out, size_t size)
 {
 	size_t i = 0, n = 0, shown = 0;
@@ -113,7 +114,7 @@ static void incoming_print(const struct code *c, const struct code_line *l, stru
 	}
 }
 
-/* Writes "2014" or, in an object file, ".rodata+0x14". */
+/* Writes the place of a jump table: "2014" or, in an object file, ".rodata+0x14". */
 static void table_place(const struct code *c, const struct detail_jump *j, char *out, size_t size)
 {
 	if (j->section)
@@ -169,7 +170,10 @@ static void flow_print(const struct code *c, const struct code_line *l, struct w
 		note(p, m, any, "not reached");
 }
 
-/* Prints what the analysis knows but the row does not show: saved registers, and a CFA that differs. */
+/*
+ * Prints the part of the analysis' state that the row does not show: where saved registers are, and a CFA that differs
+ * from the row.
+ */
 static void state_print(const struct code_line *l, const struct code_line *before, struct writer *p,
                         const struct margins *m, bool *any)
 {
@@ -279,10 +283,12 @@ static void line_print(const struct code *c, uint32_t i, const struct arrows *a,
 	writer_newline(p);
 }
 
-#define NAMESAKES_MOST 8 /* number of functions of the same name to list */
+#define NAMESAKES_MOST 8 /* number of functions with the same name that are listed */
 
-/* Lists other functions of the same name: local functions of several files, and versions of a symbol, may have the
- * same name. */
+/*
+ * Lists the other functions with the same name. There may be some, since several source files may have local functions
+ * with one name, and a symbol may have several versions.
+ */
 static void namesakes_print(const struct code *c)
 {
 	const struct elf_file *f = &c->file;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the shortest list of lines for most reads (field_guide.h). Finding the best list is a hard problem (densest
- * subgraph of a hypergraph), so the list is made step by step: each step takes the lines of those reads that arm most
- * reads per line.
+ * Finds a short list of lines that arms most reads (field_guide.h). To find the best list is a hard problem (densest
+ * subgraph of a hypergraph). So the list is made in steps, each of which takes the lines of the group of reads that
+ * arms most reads per line.
  */
 #include "inspect/field_guide.h"
 
@@ -55,7 +55,7 @@ void guide_line_add(struct field_guide *g, const char *line)
 	r->lines[r->line_count++] = k;
 }
 
-/* Returns how many lines the reads need in addition to those already taken. */
+/* Returns how many lines a group of reads needs in addition to those that have been taken. */
 static size_t missing(const struct guide_reads *r, const bool *taken)
 {
 	size_t i, n = 0;
@@ -65,7 +65,10 @@ static size_t missing(const struct guide_reads *r, const bool *taken)
 	return n;
 }
 
-/* Returns how many reads the lines of one entry arm, including other entries that then need no further line. */
+/*
+ * Returns how many reads become armed with the lines of group k, including the reads of other groups that then need no
+ * further line.
+ */
 static size_t gain(const struct field_guide *g, size_t k, bool *taken)
 {
 	const struct guide_reads *r = &g->list[k];
@@ -82,8 +85,10 @@ static size_t gain(const struct field_guide *g, size_t k, bool *taken)
 	return n;
 }
 
-/* Returns the entry whose lines arm most reads per line, among those that need at most `most` more lines, or
- * SIZE_MAX. */
+/*
+ * Returns the index of the group whose lines arm most reads per line, among those that need at most `most` more lines;
+ * SIZE_MAX if there is none.
+ */
 static size_t best(const struct field_guide *g, bool *taken, size_t most)
 {
 	size_t k, found = SIZE_MAX, reads = 0, lines = 1;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the jump tables of object files. The flow analysis finds the indirect jumps; the address and the entries of a
- * table are still relocations, which are resolved here. */
+/*
+ * Finds the jump tables of object files. The flow analysis has found the indirect jumps, but the address and the
+ * entries of a table are still relocations. These are resolved here.
+ */
 #include "inspect/view_code.h"
 
 #include "support/memory.h"
@@ -8,25 +10,31 @@
 
 #include <stdlib.h>
 
-/* Returns the end of an instruction if it may be the lea of a table's address, or its start if it may be the jump. */
+/*
+ * Returns the address at which an instruction could be known as the one with the table's address: for a lea its end,
+ * for the jump itself its start.
+ */
 static uint64_t line_place(const struct code *c, const struct detail_jump *j, const struct code_line *l)
 {
 	return c->base + l->addr + (j->table ? l->len : 0);
 }
 
-/* Returns the instruction that has the relocation of the table's address: the jump itself, or the lea. The flow
- * analysis does not apply relocations of data operands, so it takes the address after the lea for the table. */
+/*
+ * Returns the instruction with the relocation of the table's address, which is the jump itself or a lea. The flow
+ * analysis does not apply relocations of data operands, so what it has as the address of the table is the end of the
+ * lea.
+ */
 static const struct code_line *origin(const struct code *c, const struct detail_jump *j)
 {
 	uint64_t at = j->table ? j->table : j->addr;
-	/* Lines are contiguous, so their ends are sorted, too. */
+	/* The lines are contiguous, so their ends are sorted as well as their starts. */
 	uint32_t n = SEARCH(c->line_count, i, line_place(c, j, &c->lines[i]) < at);
 	const struct code_line *l = n < c->line_count ? &c->lines[n] : NULL;
 
 	return l && line_place(c, j, l) == at ? l : NULL;
 }
 
-/* The relocations of one section are cached, the one of the last table, since most tables share a section. */
+/* The relocations of one section, kept for the next table, since most tables are in the same section. */
 struct table_relocs {
 	uint32_t section;
 	struct elf_reloc *list;
@@ -58,7 +66,7 @@ static int reloc_order(const void *a, const void *b)
 	return *at < r->offset ? -1 : *at > r->offset;
 }
 
-/* Finds the target of entry i, which is an offset in the function's section. False if it is unknown. */
+/* Finds the target of entry i, as an offset in the section of the function. Returns false if the target is unknown. */
 static bool entry_target(const struct code *c, const struct detail_jump *j, const struct table_relocs *relocs,
                          uint64_t table, unsigned i, uint64_t *target)
 {
@@ -70,12 +78,15 @@ static bool entry_target(const struct code *c, const struct detail_jump *j, cons
 	if (!r || r->symbol >= c->file.symbol_count || r->type != (j->bytes == 4 ? R_X86_64_PC32 : R_X86_64_64))
 		return false;
 	y = &c->file.symbols[r->symbol];
-	/* A PC-relative relocation is relative to the entry, but the jump adds its value to the address of the table. */
+	/*
+	 * A PC-relative relocation is relative to the entry, while the jump adds the value of the entry to the address of
+	 * the table.
+	 */
 	*target = y->value + (uint64_t)r->addend - (j->bytes == 4 ? (uint64_t)i * 4 : 0);
 	return y->section == c->place.section;
 }
 
-/* Adds the targets of a table's entries. */
+/* Adds the targets of all entries of a table. */
 static void targets_find(struct code *c, struct detail_jump *j, const struct table_relocs *r, uint64_t table)
 {
 	struct detail *d = &c->detail;

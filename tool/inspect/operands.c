@@ -21,19 +21,19 @@ struct code_reloc {
 	struct elf_reloc reloc;
 };
 
-/* Lookup tables of one file. */
+/* The tables of one file in which names are looked up. */
 struct operands {
 	const struct elf_file *file;
 	struct symbol_index symbols;
-	struct code_reloc *relocs; /* ET_REL: sorted by section and offset */
+	struct code_reloc *relocs; /* ET_REL: relocations in code, sorted by section and offset */
 	size_t reloc_count;
-	struct dynamic_reloc *slots; /* linked: sorted by address */
+	struct dynamic_reloc *slots; /* linked files: dynamic relocations, sorted by address */
 	size_t slot_count;
 };
 
 /* ---- reading ---------------------------------------------------------------- */
 
-/* True for symbols that may name an operand. */
+/* True for symbols whose name can stand for an operand. */
 static bool is_named(const struct elf_file *f, const struct elf_symbol *s)
 {
 	(void)f;
@@ -49,7 +49,7 @@ static int reloc_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Adds the relocations of one section of code. */
+/* Adds the relocations of one section of code. Returns 0, or -1 and a message. */
 static int section_relocs_read(struct operands *o, uint32_t section, struct error *e)
 {
 	uint32_t rel = 0;
@@ -129,7 +129,10 @@ static const char *slot_name(const struct operands *o, uint64_t slot)
 	           : NULL;
 }
 
-/* Writes "printf@plt" for a PLT entry, which jumps through the slot of a symbol. False if the place is not one. */
+/*
+ * Writes "printf@plt" for a PLT entry that jumps through the slot of this symbol. Returns false if the place is not a
+ * PLT entry.
+ */
 static bool plt_name(const struct operands *o, uint32_t section, uint64_t addr, char *out, size_t size)
 {
 	struct elf_held entry = elf_held(o->file, section, addr);
@@ -158,7 +161,7 @@ static char escape_of(unsigned char c)
 	}
 }
 
-/* Sets r->text if the target is in read-only data and looks like a string. */
+/* Sets r->text to the string at the target, if the target is in read-only data and looks like a string. */
 static void string_take(const struct operands *o, struct reference *r)
 {
 	const struct elf_section *s = &o->file->sections[r->section];
@@ -177,7 +180,7 @@ static void string_take(const struct operands *o, struct reference *r)
 			r->text[0] = 0;
 			return;
 		}
-		if (n + 6 > sizeof(r->text)) { /* leaves space for an escape and "..." */
+		if (n + 6 > sizeof(r->text)) { /* the rest is for an escape and "..." */
 			memcpy(r->text + n, "...", 4);
 			return;
 		}
@@ -187,7 +190,7 @@ static void string_take(const struct operands *o, struct reference *r)
 		r->text[n] = 0;
 	}
 	if (i == held.size || i < 2)
-		r->text[0] = 0; /* it is not terminated, or too short to be taken for a string */
+		r->text[0] = 0; /* the string has no terminator, or is too short to be taken for one */
 }
 
 /* ---- object files ------------------------------------------------------------- */
@@ -203,7 +206,7 @@ static const struct code_reloc *reloc_of(const struct operands *o, uint32_t sect
 	           : NULL;
 }
 
-/* Returns a suffix that shows the kind of a relocation, as in assembly, or "" for a plain one. */
+/* Returns a suffix for the kind of a relocation, as in assembly; "" for a plain one. */
 static const char *reloc_suffix(uint32_t type)
 {
 	switch (type) {
@@ -222,8 +225,9 @@ static const char *reloc_suffix(uint32_t type)
 	}
 }
 
-/* True for relocations that are relative to the relocated field. Operands are relative to the end of the
- * instruction. */
+/*
+ * True for relocations whose value is relative to their field. (Operands are relative to the end of the instruction.)
+ */
 static bool is_distance(uint32_t type)
 {
 	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64 || type == R_X86_64_GOTPCREL ||
@@ -231,7 +235,7 @@ static bool is_distance(uint32_t type)
 	       type == R_X86_64_PC8 || type == R_X86_64_PC16 || type == R_X86_64_TLSGD || type == R_X86_64_TLSLD;
 }
 
-/* Makes a reference from a relocation of an instruction. */
+/* Makes the reference of an operand from a relocation of its instruction. */
 static void reloc_take(const struct operands *o, const struct code_reloc *r, const struct insn *in,
                        struct reference *out)
 {
@@ -239,7 +243,7 @@ static void reloc_take(const struct operands *o, const struct code_reloc *r, con
 	int64_t addend = r->reloc.addend;
 
 	if (is_distance(r->reloc.type))
-		/* The arithmetic is unsigned, since a malformed file may have any addend. */
+		/* Unsigned arithmetic, since a malformed file may have any addend. */
 		addend = (int64_t)((uint64_t)addend + (in->addr + in->len - r->at));
 	out->known = true;
 	if (y->section && !reloc_suffix(r->reloc.type)[0]) {

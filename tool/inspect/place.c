@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the place that a user names: a function by its symbol, by the name that people write for it ("work(int)",
- * "work"), or by any part of that name; "name+0x12"; or a hexadecimal address.
+ * Finds the place that a user names, in one of these forms: a function by its symbol, by the name that people write for
+ * it ("work(int)", "work"), or by any part of that name; "name+0x12"; a hexadecimal address.
  */
 #include "inspect/inspect.h"
 
@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CANDIDATES_MOST 4 /* number of functions that are listed where a name may mean several */
+#define CANDIDATES_MOST 4 /* number of functions that are listed if a name may mean several */
 
-/* The functions that fit best so far. */
+/* The functions whose names match the user's text best so far. */
 struct candidates {
 	enum fit fit;
 	size_t count;                                   /* number of candidates at different places */
-	const struct elf_symbol *list[CANDIDATES_MOST]; /* the first of them */
+	const struct elf_symbol *list[CANDIDATES_MOST]; /* the first of the candidates */
 };
 
 static bool is_same_place(const struct elf_symbol *a, const struct elf_symbol *b)
@@ -90,8 +90,9 @@ static int candidates_error(const struct candidates *c, const char *text, struct
 }
 
 /*
- * Finds a function by its symbol or, failing that, by the way in which people write its name; `least` states how
- * loosely. Returns 1 if it is found; 0 if there is none; -1 if several fit, which the message lists.
+ * Finds a function by its symbol or, if no symbol matches, by a name that people write for it; `least` is the loosest
+ * match that counts. Returns 1 if one function is found, 0 if none is, and -1 if there are several, which the message
+ * lists.
  */
 static int function_named(const struct elf_file *f, const char *text, enum fit least, struct place *out,
                           struct error *e)
@@ -113,8 +114,10 @@ static int function_named(const struct elf_file *f, const char *text, enum fit l
 	return 1;
 }
 
-/* Finds "name+0x12" or "section+0x12", the notation of findings. Returns 1 if it is found; 0 if there is none; -1 if
- * several fit. */
+/*
+ * Finds "name+0x12" or "section+0x12", which is how findings name places. Returns 1 if one place is found, 0 if none
+ * is, and -1 if there are several.
+ */
 static int offset_find(const struct elf_file *f, const char *at, struct place *out, struct error *e)
 {
 	const char *plus = strrchr(at, '+');

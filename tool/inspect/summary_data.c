@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints etch inspect summary as TSV and JSON (docs/schemas/inspect-summary.json). */
+/* Prints `etch inspect summary` as TSV and JSON (docs/schemas/inspect-summary.json). */
 #include "inspect/view_summary.h"
 #include "report/text.h"
 

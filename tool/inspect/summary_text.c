@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints etch inspect summary as text. */
+/* Prints `etch inspect summary` as text. */
 #include "inspect/view_summary.h"
 #include "report/text.h"
 #include "support/plural.h"
@@ -35,7 +35,7 @@ static void coverage_line(uint64_t bytes, const struct coverage *c, const char *
 	printf("    %10" PRIu64 "  %6.2f%%  %-10s %s\n", bytes, percent(bytes, c->text - c->padding), source, what);
 }
 
-/* Prints the unwind rows that can be made from the code, whether or not the file has a table. */
+/* Prints the figures of the unwind rows that can be made from the code, even if the file has no table. */
 static void code_text(const struct summary *s)
 {
 	static const char *const what[] = {

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Uses a temporary locale, since the locale of the process stays "C". */
+/*
+ * True if the user's locale uses UTF-8. It is opened only for this question, since the locale of the process stays "C".
+ */
 static bool locale_is_utf8(void)
 {
 	locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -43,7 +45,7 @@ static unsigned columns(const char *text)
 	return n;
 }
 
-/* Returns the number of bytes at the start of a text that fit in `capacity` columns. */
+/* Returns how many bytes at the start of a text fit into `capacity` columns. */
 static int bytes_of(const char *text, unsigned capacity)
 {
 	const char *p = text;
@@ -57,7 +59,7 @@ static int bytes_of(const char *text, unsigned capacity)
 
 void writer_put(struct writer *p, enum style style, const char *format, ...)
 {
-	/* SGR codes (ECMA-48, 8.3.117), by enum style */
+	/* SGR codes (ECMA-48, 8.3.117), indexed by enum style. */
 	static const char *const codes[] = {"", "2", "1", "36", "33", "35"};
 	char buffer[2048], *demangled, *text;
 	va_list ap;

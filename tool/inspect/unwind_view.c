@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the unwind rows of a file: of its table, of .sframe, of .eh_frame, or made from its code. */
+/* Loads the unwind rows of a file: from its table, from .sframe or from .eh_frame, or made from its code. */
 #include "inspect/inspect.h"
 
 #include "analysis/facts/cfi_file.h"
@@ -20,7 +20,7 @@
 
 /* ---- rows from the code, and the tables of etch and of SFrame ------------------------------- */
 
-/* Makes rows from the code with all sites restored, as the link step does. */
+/* Makes rows from the code as the link step does, with all sites restored. Returns 0, or -1 and a message. */
 static int rows_generate(const struct elf_file *f, bool no_cfi, struct unwind_view *out, struct error *e)
 {
 	const struct frames_options how = {.no_cfi = no_cfi, .jobs = 1, .progress = true};
@@ -66,7 +66,7 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	struct linked_unwind table;
 	int r;
 
-	/* view_kernel.c shows the arrays of objtool; here they do not count as a table. */
+	/* view_kernel.c prints the arrays of the kernel's objtool; they do not count as a table of etch. */
 	if (kernel_orc_present(f))
 		return 0;
 	if (elf_is_object(f)) {
@@ -91,8 +91,10 @@ static int table_load(const struct elf_file *f, struct unwind_view *out, struct 
 	return r;
 }
 
-/* Returns the section .sframe that a program header covers or, without one, the first with contents; 0 if there is
- * none. */
+/*
+ * Returns the section .sframe that a program header covers or, if there is none, the first one with contents; 0 if
+ * there is none of either.
+ */
 static uint32_t sframe_find(const struct elf_file *f)
 {
 	uint32_t i = 0, k, first = 0;
@@ -106,7 +108,7 @@ static uint32_t sframe_find(const struct elf_file *f)
 	return first;
 }
 
-/* Loads the rows of .sframe. */
+/* Loads the rows of .sframe. Returns 0, or -1 and a message. */
 static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct error *e)
 {
 	uint32_t i = sframe_find(f);
@@ -129,8 +131,10 @@ static int sframe_load(const struct elf_file *f, struct unwind_view *out, struct
 		return -1;
 	out->table = "sframe";
 	out->bytes = s->sh.sh_size;
-	out->row_count = out->rows.count ? out->rows.count - 1 : 0; /* the last row only marks the end of the code */
-	memcpy(&head, s->data, sizeof(head));                       /* the counts in the header have no relocations */
+	/* the last row is not counted, since it only marks the end of the code */
+	out->row_count = out->rows.count ? out->rows.count - 1 : 0;
+	/* the header is read without relocations, since none applies to its counts */
+	memcpy(&head, s->data, sizeof(head));
 	out->fdes = head.fde_count;
 	out->fres = head.fre_count;
 	return 0;
@@ -169,7 +173,7 @@ static void cfi_row(void *ctx, const struct etch_cfi_row *row)
 {
 	struct loader *l = ctx;
 
-	if (l->out->rows.count && l->end != row->start) /* no FDE covers the code in between */
+	if (l->out->rows.count && l->end != row->start) /* no FDE describes the code between the two rows */
 		row_add(l, l->end, NULL);
 	row_add(l, row->start, row);
 	l->out->row_count++;
@@ -247,8 +251,10 @@ void unwind_view_free(struct unwind_view *u)
 
 /* ---- the places of callee-saved registers, from a register table --------------------------- */
 
-/* Splits the rows where the places change, and lists the places for each part. The register table means nothing where
- * the rule is not that of an ordinary frame. */
+/*
+ * Splits rows where the places of registers change, and lists these places for each part. Where the rule is not that of
+ * an ordinary frame, the register table has no meaning.
+ */
 static void rows_split(struct unwind_view *u, const struct register_list *l)
 {
 	const struct row_list rows = u->rows;

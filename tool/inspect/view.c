@@ -19,7 +19,7 @@
 
 /* ---- opening a file, or a member of an archive: "libc.a(printf.o)" --------------------------- */
 
-/* Returns the member of this name, or null. */
+/* Returns the member with this name, or null. */
 static const struct input *member_find(const struct inputs *l, const char *name, size_t length)
 {
 	size_t i;
@@ -30,7 +30,7 @@ static const struct input *member_find(const struct inputs *l, const char *name,
 	return NULL;
 }
 
-/* Opens a member of an archive; `member` ends with the closing parenthesis. */
+/* Opens a member of an archive. `member` is the name followed by a closing parenthesis. */
 static int member_open(struct elf_file *f, const char *path, const char *archive, const char *member, struct error *e)
 {
 	struct inputs inputs = {0};
@@ -75,7 +75,7 @@ int inspect_open(struct elf_file *f, const char *path, struct error *e)
 
 /* ---- its tables and sites ----------------------------------------------------------------- */
 
-/* A word of an etched object that has a relocation. */
+/* A word of an etched object to which a relocation applies. */
 struct view_slot {
 	uint32_t section;
 	uint64_t addr;
@@ -92,7 +92,7 @@ static void baked_add(struct view *v, const struct imv_row *rows, size_t count)
 			v->baked[v->baked_count++] = rows[i].site;
 }
 
-/* Determines which sites of pv_call_inline are nops. */
+/* Determines which sites of pv_call_inline are nops at present. */
 static void in_place_read(struct view *v)
 {
 	const struct linked_tables *t = &v->tables;
@@ -106,7 +106,7 @@ static void in_place_read(struct view *v)
 	}
 }
 
-/* Reads the tables of a linked file and the present state of its sites. */
+/* Reads the tables of a linked file, and the present form of each site. Returns 0, or -1 and a message. */
 static int tables_read(struct view *v, struct error *e)
 {
 	if (linked_tables_read(&v->file, &v->tables, e) < 0)
@@ -130,7 +130,7 @@ static int sites_judge(struct view *v, struct error *e)
 
 static int view_load_linked(struct view *v, struct error *e)
 {
-	/* The file is scanned with all sites restored, as in the link step. */
+	/* As in the link step, the file is scanned after all sites have been restored. */
 	if (tables_read(v, e) || sites_unbake(&v->file, &v->tables, e) || in_place_unbake(&v->file, &v->tables, e))
 		return -1;
 	if (scan_linked_file(&v->scan, &v->file, &v->tables)) {
@@ -149,7 +149,7 @@ static int slot_order(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* Reads the relocations in an object file's etched sections. */
+/* Reads the relocations of etched sections in an object file. Returns 0, or -1 and a message. */
 static int slots_read(struct view *v, struct error *e)
 {
 	const struct elf_file *f = &v->file;
@@ -195,7 +195,7 @@ int view_load(struct view *v, const char *path, struct error *e)
 	return slots_read(v, e);
 }
 
-/* Moves what the checks have read and found to the view. */
+/* Moves the tables and results of the checks to the view. */
 static void subject_take(struct view *v, struct subject *s)
 {
 	v->fixups = s->fixups;
@@ -256,7 +256,7 @@ void view_free(struct view *v)
 
 bool view_is_baked(const struct view *v, uint64_t addr) { return word_has(v->baked, v->baked_count, addr); }
 
-/* Returns the address of the slot of a call site. */
+/* Returns the address of the slot through which a site calls. */
 static uint64_t slot_of(const struct view *v, const struct site *s)
 {
 	return v->scan.objects.list[s->object].addr + (uint64_t)s->off;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect code: the instructions of a function, each with its unwind row, the places of saved
- * registers, what leads to it, where it leads, and its site. */
+/*
+ * Implements `etch inspect code`: shows each instruction of a function with its unwind row, the places of saved
+ * registers, the ways in which control reaches it, its targets, and its site.
+ */
 #include "inspect/view_code.h"
 #include "shared/search.h"
 
@@ -20,7 +22,10 @@
 
 /* ---- the function -------------------------------------------------------------- */
 
-/* True if a symbol at the start of a function describes an address: its size covers the address, or it has no size. */
+/*
+ * True if the address is in one of the symbols that begin at the start of a function: the symbol's size covers the
+ * address, or it has no size.
+ */
 static bool is_in_symbol(const struct elf_symbol *list, uint32_t count, const struct func *fn, uint64_t addr)
 {
 	uint32_t i;
@@ -34,8 +39,8 @@ static bool is_in_symbol(const struct elf_symbol *list, uint32_t count, const st
 }
 
 /*
- * True if no symbol and no FDE of a linked file tells which function holds an address. The range that
- * func_list_build() gives then extends to the next symbol or FDE, if there is one, and may hold any number of
+ * True if neither a symbol nor an FDE of a linked file shows which function contains an address. The range that
+ * func_list_build() gives then extends to the next symbol or FDE, if there is one, and may contain any number of
  * functions.
  */
 static bool is_undescribed(const struct elf_file *f, const struct func *fn, uint64_t addr)
@@ -55,8 +60,10 @@ static bool is_undescribed(const struct elf_file *f, const struct func *fn, uint
 	return !described;
 }
 
-/* Extends a place inside a function to the whole function. *vague is set if only the analysis can tell which function
- * that is. */
+/*
+ * Extends a place inside a function to the whole function. Sets *vague if only the analysis can tell which function
+ * that is. Returns 0, or -1 and a message.
+ */
 static int function_find(const struct elf_file *f, struct place *at, bool *vague, struct error *e)
 {
 	struct func_list list = {0};
@@ -79,7 +86,10 @@ static int function_find(const struct elf_file *f, struct place *at, bool *vague
 	return fn ? 0 : error_set(e, "has no code at %" PRIx64, at->start);
 }
 
-/* Returns the row that applies at addr, or null. `*next` is a cursor for ascending addresses. */
+/*
+ * Returns the row that applies at an address, or null. *next keeps the position in the list for the next call, which
+ * must have a higher address.
+ */
 static const struct row *row_at(const struct row_list *rows, uint64_t addr, size_t *next)
 {
 	while (*next < rows->count && rows->rows[*next].addr <= addr)
@@ -132,7 +142,10 @@ static const struct site *site_at(const struct scan *s, uint32_t section, uint64
 	return NULL;
 }
 
-/* Decodes the lines. The bytes are those in the file, since the view's copy has restored ones. */
+/*
+ * Makes the lines. They have the bytes of the file as it is, since in the copy of the view all sites have been
+ * restored.
+ */
 static void lines_make(struct code *c)
 {
 	uint64_t addr = c->place.start, end = c->place.end, first = c->section->addr - c->base;
@@ -283,7 +296,7 @@ void code_where_text(const struct detail_insn *known, unsigned r, char *out, siz
 	}
 }
 
-/* Returns what stands between a register and its place. */
+/* Returns the text between the name of a register and its place. */
 static const char *place_sign(unsigned where)
 {
 	if (where == WHERE_LOST)
@@ -325,8 +338,10 @@ void code_fixup_name(const struct code *c, const struct fixup *x, char *out, siz
 		snprintf(out, size, "?");
 }
 
-/* Writes "may fault: efault of register 0, continues at read_int+0x9"; "fixup" for a target of fixups; otherwise
- * "-". */
+/*
+ * Writes "may fault: efault of register 0, continues at read_int+0x9" for an instruction that may fault; "fixup" for
+ * the target of a fixup; "-" for any other instruction.
+ */
 static void fixup_text(const struct code *c, const struct code_line *l, char *out, size_t size)
 {
 	const struct fixup *x = l->fixup;
@@ -349,7 +364,10 @@ static void fixup_text(const struct code *c, const struct code_line *l, char *ou
 			snprintf(out, size, "fixup");
 }
 
-/* Writes, for example, "immediate of limits+8: mov32, live" or "direct call by ops+8 to run: call-rip, live". */
+/*
+ * Writes what a site is, for example "immediate of limits+8: mov32, live" or "direct call by ops+8 to run: call-rip,
+ * live".
+ */
 static void site_text(const struct view *v, const struct site *s, char *out, size_t size)
 {
 	static const char *const kinds[] = {"load", "call", "store", "escape"};
@@ -399,8 +417,10 @@ void code_site_text(const struct code *c, const struct code_line *l, char *out, 
 
 /* ---- loading ------------------------------------------------------------------------ */
 
-/* Loads the rows of the table or, without one, those made from the code; in both cases also the details of the flow
- * analysis. */
+/*
+ * Loads the rows of the table or, if there is none, those made from the code. Also runs the flow analysis for its
+ * details. Returns 0, or -1 and a message.
+ */
 static int rows_load(struct code *c, struct error *e)
 {
 	const struct frames_options how = {
@@ -411,7 +431,7 @@ static int rows_load(struct code *c, struct error *e)
 	if (!c->options->no_cfi && unwind_view_load(&c->file, UNWIND_TABLE, &c->table, e))
 		return -1;
 	s = space_of(&c->view.space, c->place.section);
-	/* The range comes from a symbol, which may be malformed. */
+	/* The range comes from a symbol, whose values may be malformed. */
 	if (!s || c->place.start - (elf_is_object(&c->file) ? 0 : s->addr) >= s->size)
 		return error_set(e, "has no code for '%.200s'", c->options->at);
 	c->base = elf_is_object(&c->file) ? s->addr : 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect fields: which fields of etched objects are armed, from when on, and for the other fields
- * the lines that prevent it. */
+/*
+ * Implements `etch inspect fields`: shows which fields of etched objects are armed, and from when on; for the other
+ * fields, shows the lines of source that prevent it.
+ */
 #include "dwarf/lines.h"
 #include "inspect/field_guide.h"
 #include "inspect/inspect.h"
@@ -16,9 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLACES_SHOWN 3  /* number of a field's places to show without --all */
-#define GUIDE_SHOWN  6  /* number of the lines that arm most reads to show without --all */
-#define LINES_SHOWN  16 /* number of the lines to replace to show without --all */
+#define PLACES_SHOWN 3  /* number of places per field that are shown without --all */
+#define GUIDE_SHOWN  6  /* greatest number of lines that field_guide_print() may list without --all */
+#define LINES_SHOWN  16 /* number of lines to replace that are shown without --all */
 #define NO_FORM      "none of its reads has an immediate form"
 
 static const struct column field_columns[] = {
@@ -26,47 +28,54 @@ static const struct column field_columns[] = {
 	{"reads", true},   {"armed", false}, {"stores", true}, {"because", false},
 };
 
-/* The time from which a field is armed. GUARDED: after etch_sync, although something may store to it later, which its
- * read-only pages detect. BY_SET: once calls of etch_set replace all its stores. */
+/*
+ * The time from which a field is armed. AT_START: from the start. BY_SYNC: after etch_sync. GUARDED: after etch_sync,
+ * although something may store to the field later; its pages are read-only, so such a store is detected. BY_SET: once
+ * calls of etch_set replace all its stores.
+ */
 enum when { AT_START, BY_SYNC, GUARDED, BY_SET, NEVER, WHENS };
 static const char *const when_names[WHENS] = {"yes", "by etch_sync", "guarded", "no", "no"};
 
-/* The numbers of fields and of their reads, for the sums of an object, and the lines of the stores that keep the
- * BY_SET fields from being armed. */
+/*
+ * Sums for one object: the numbers of its fields and of their reads, and the source lines of the stores that alone keep
+ * its BY_SET fields from being armed.
+ */
 struct sums {
-	size_t fields[WHENS], reads[WHENS]; /* reads: those that have an immediate form */
-	size_t formless;                    /* number of reads that have none */
+	size_t fields[WHENS], reads[WHENS]; /* reads: the number of reads that have an immediate form */
+	size_t formless;                    /* number of reads without an immediate form */
 	char **lines;
 	size_t line_count, line_capacity;
 	struct field_guide guide;
-	/* For an object with stores that is not armed by field: the number of places that may reach any byte, and of
-	 * stores. */
+	/*
+	 * For an object that is stored to and is not armed by field: the number of places that may reach any of its bytes,
+	 * and the number of stores.
+	 */
 	size_t vague, stores;
 };
 
-/* Bytes of an object with the same facts. */
+/* Bytes of an object that have the same facts. */
 struct field {
 	int32_t object;
 	uint64_t from, to;
 	enum when when;
-	bool whole;                /* it is the whole object, which has facts about unknown bytes */
-	const struct site **sites; /* sites of its object, in order; those that may concern the field are among them */
+	bool whole;                /* the field is the whole object, which has facts about unknown bytes */
+	const struct site **sites; /* sites of the object, in order, among which are all that may apply to the field */
 	size_t site_count;
 };
 
-/* The bytes that a site concerns. */
+/* The bytes to which a site applies. */
 struct span {
-	uint64_t from, to, reach; /* reach: the greatest `to` of this span and of those before it */
+	uint64_t from, to, reach; /* reach: the greatest `to` of this span and of all spans before it */
 	const struct site *site;
 };
 
-/* The sites of an object by their bytes, in which each field finds its own. */
+/* The sites of an object, sorted by their bytes, so that the sites of each field are found quickly. */
 struct spans {
 	struct span *list; /* sorted by `from` */
 	size_t count;
-	const struct site **arrays; /* sites that concern any array */
+	const struct site **arrays; /* the sites that apply to all arrays of the object */
 	size_t array_count;
-	const struct site **found; /* the sites that spans_find() has found */
+	const struct site **found; /* the result of spans_find() */
 };
 
 static bool is_read_of(const struct site *s, const struct field *f)
@@ -75,10 +84,10 @@ static bool is_read_of(const struct site *s, const struct field *f)
 	       (uint64_t)s->off + s->size > f->from;
 }
 
-/* True if an immediate could replace this read, judging by its instruction. */
+/* True if the instruction of a read has an immediate form; whether libetch can change it does not matter. */
 static bool has_form(const struct site *s) { return !s->reason || !strcmp(s->reason, REASON_NOT_LINKED); }
 
-/* Returns the number of reads of a field that have an immediate form. *all is set to the number of all its reads. */
+/* Returns the number of reads of a field that have an immediate form. Sets *all to the number of all its reads. */
 static size_t reads_count(const struct field *f, size_t *all)
 {
 	size_t i, formed = 0;
@@ -92,7 +101,7 @@ static size_t reads_count(const struct field *f, size_t *all)
 	return formed;
 }
 
-/* True if a store or an escape keeps this field from being armed. */
+/* True if a site is a store or an escape that keeps this field from being armed. */
 static bool is_reason(const struct view *v, const struct site *s, const struct field *f)
 {
 	const struct object *o = &v->scan.objects.list[f->object];
@@ -133,8 +142,10 @@ static void place_add(const struct view *v, struct lines *lines, const struct si
 	snprintf(out + n, size - n, "%s%s%s%s%s", n ? "; " : "", what, where, named ? " " : "", named ? source : "");
 }
 
-/* Returns a text that lists the places that keep a field from being armed, and sets *count to their number. The
- * caller frees the text. */
+/*
+ * Returns a text that lists the places which keep a field from being armed, and sets *count to their number. The caller
+ * frees the text.
+ */
 static char *reasons(const struct view *v, struct lines *lines, const struct field *f, bool all, size_t *count)
 {
 	size_t i, size = 1;
@@ -152,14 +163,14 @@ static char *reasons(const struct view *v, struct lines *lines, const struct fie
 	return text;
 }
 
-/* Writes the line of a site, or its place if the line is unknown. */
+/* Writes the line of source of a site, or its place if the line is unknown. */
 static void line_text(const struct view *v, struct lines *lines, const struct site *s, char *at, size_t size)
 {
 	size_t n;
 
 	lines_find_caller(lines, s->section, s->addr, at, size);
 	n = strlen(at);
-	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0: the code belongs to no line */
+	if (!strcmp(at, "-") || (n > 2 && !strcmp(at + n - 2, ":0"))) /* line 0 means that the code belongs to no line */
 		view_place(v, s->section, s->addr, at, size);
 }
 
@@ -172,8 +183,10 @@ static void line_add(const struct view *v, struct lines *lines, const struct sit
 	sums->lines[sums->line_count++] = mem_copy(at, strlen(at) + 1);
 }
 
-/* Adds reads that are not armed to the guide, with the lines that prevent it: those of places that concern any byte,
- * and of places that concern [from, to) and still count after etch_sync. */
+/*
+ * Adds reads that are not armed to the guide, with the lines that keep them from being armed. These are the lines of
+ * places that apply to any byte of the object, and of places that apply to [from, to) and still count after etch_sync.
+ */
 static void guide_add(const struct view *v, struct lines *lines, const struct field *f, uint64_t from, uint64_t to,
                       size_t reads, struct sums *sums)
 {
@@ -197,12 +210,14 @@ static void guide_add(const struct view *v, struct lines *lines, const struct fi
 		line_text(v, lines, s, at, sizeof(at));
 		guide_line_add(&sums->guide, at);
 	}
-	/* No line keeps them from it: either --closed is missing, or only the tables know of the reason. */
+	/* No line prevents it: either --closed is missing, or the reason is known only from tables. */
 	sums->guide.list[sums->guide.count - 1].armed = !sums->guide.list[sums->guide.count - 1].line_count || o->exported;
 }
 
-/* Does the same for a whole object: adds each of its members, since these are armed one by one as soon as no place
- * concerns all of them. */
+/*
+ * Adds all members of an object to the guide, for a field that is the whole object: as soon as no place applies to all
+ * of them, they are armed one by one.
+ */
 static void guide_add_whole(const struct view *v, struct lines *lines, const struct field *f, size_t reads,
                             struct sums *sums)
 {
@@ -227,8 +242,10 @@ static void guide_add_whole(const struct view *v, struct lines *lines, const str
 	}
 }
 
-/* True if a field with stores would be armed if the stores were calls of etch_set. In that case their lines are
- * added. */
+/*
+ * True if a field with stores would be armed once all its stores were calls of etch_set. In this case, also adds the
+ * lines of the stores to *sums.
+ */
 static bool set_would_arm(const struct view *v, struct lines *lines, const struct field *f, struct sums *sums)
 {
 	size_t i;
@@ -242,7 +259,10 @@ static bool set_would_arm(const struct view *v, struct lines *lines, const struc
 	return true;
 }
 
-/* Returns the text for the column `because`: the places that keep a field from being armed, or another reason. */
+/*
+ * Returns the text for the column `because`: the places that keep a field from being armed, or another reason for its
+ * state.
+ */
 static const char *because(const struct object *o, const struct field *f, const char *places, size_t count)
 {
 	if (places && *places)
@@ -269,8 +289,11 @@ static void field_name_add(const struct object *o, const struct field *f, struct
 		listing_add(l, "+0x%" PRIx64, f->from);
 }
 
-/* Adds a field to the sums of its object; `formed`: the number of its reads that have an immediate form. Returns the
- * places that keep it from being armed, which the caller frees, or null; *count is set to their number. */
+/*
+ * Adds a field to the sums of its object. `formed` is the number of its reads that have an immediate form. Returns a
+ * text with the places that keep the field from being armed, which the caller frees, or null. Sets *count to the number
+ * of these places.
+ */
 static char *field_sum(const struct view *v, struct lines *lines, const struct field *f, bool all, size_t formed,
                        struct sums *sums, size_t *count)
 {
@@ -298,7 +321,7 @@ static void field_show(const struct view *v, struct lines *lines, const struct f
 {
 	const struct object *o = &v->scan.objects.list[f->object];
 	size_t i, count = 0, reads, formed = reads_count(f, &reads);
-	bool loads = reads && !formed; /* all of them stay loads */
+	bool loads = reads && !formed; /* all reads of the field stay loads */
 	char *why = NULL;
 
 	sums->formless += reads - formed;
@@ -325,7 +348,7 @@ static int span_order(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* Finds which bytes of its object a site concerns. */
+/* Finds to which bytes of its object a site applies. */
 static enum reach span_reach(const struct object *o, const struct site *s, struct span *x)
 {
 	if (s->kind == SITE_LOAD)
@@ -364,7 +387,7 @@ static int site_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sets the sites of a field: those whose bytes overlap its own, and those that concern any array. */
+/* Sets the sites of a field: those that apply to bytes of it, and those that apply to all arrays. */
 static void spans_find(const struct spans *x, const struct object *o, struct field *f)
 {
 	const struct member *m = x->array_count ? member_at(&o->members, f->from) : NULL;
@@ -382,7 +405,7 @@ static void spans_find(const struct spans *x, const struct object *o, struct fie
 	f->site_count = n;
 }
 
-/* True if etch_sync leaves an object, or a part of it, unarmed, whatever else it arms. */
+/* True if etch_sync never arms an object, or a part of it, whatever it does with other objects. */
 static bool is_left(const struct object *o)
 {
 	bool left = o->kernel || o->dense;
@@ -393,7 +416,10 @@ static bool is_left(const struct object *o)
 	return left;
 }
 
-/* True if no page can guard an object that is stored to later, because etch_sync leaves another object on its pages. */
+/*
+ * True if read-only pages cannot guard an object that is stored to later, because they contain another object that
+ * etch_sync leaves unarmed.
+ */
 static bool is_unguarded(const struct scan *s, const struct object *o)
 {
 	const struct object *list = s->objects.list, *end = list + s->objects.defined, *x;
@@ -458,7 +484,10 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 
 static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Prints the sum for a maintainer: how many reads become immediates, and by which changes. */
+/*
+ * Prints the summary for a maintainer: how many reads of an object can become immediates, and which changes of the
+ * source that takes.
+ */
 static void sums_print(const char *object, struct sums *s, bool all)
 {
 	size_t i, n = 0;
@@ -496,7 +525,7 @@ static void sums_print(const char *object, struct sums *s, bool all)
 	printf("\n");
 }
 
-/* The sites of each object, in order: those of object k are list[start[k]] up to, but without, list[start[k + 1]]. */
+/* The sites of all objects, in order. Those of object k are list[start[k]] to list[start[k + 1] - 1]. */
 struct by_object {
 	const struct site **list;
 	size_t *start;

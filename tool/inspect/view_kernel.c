@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect tables and etch inspect orc for files of the Linux kernel: opens the file, and finds the
- * place of --at. tool/kernel prints. */
+/*
+ * Implements `etch inspect tables` and `etch inspect orc` for files of the Linux kernel: opens the file, and finds the
+ * place that --at names. The code in tool/kernel prints the tables and rows.
+ */
 #include "inspect/inspect.h"
 #include "kernel/kernel_orc.h"
 #include "kernel/kernel_views.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect marks: shows the markers of a file (etch/mark.h), from section __etch_mark. */
+/* Implements `etch inspect marks`: shows the markers of a file (etch/mark.h), which are in section __etch_mark. */
 #include "inspect/inspect.h"
 #include "shared/search.h"
 
@@ -32,20 +32,25 @@ static const char *const type_names[ETCH_MARK_OTHER + 1] = {
 	[ETCH_MARK_OTHER] = "struct",
 };
 
-/* One table: a section, and in an object file its relocations. */
+/* One table of markers: a section with, in an object file, its relocations. */
 struct table {
 	const struct elf_file *f;
 	const struct elf_section *s;
 	struct elf_reloc *r; /* sorted by offset */
 	long relocs;
-	uint64_t *text; /* number of bytes of strings that may still be shown */
+	uint64_t *text; /* number of bytes of strings that may still be printed */
 };
 
-/* Strings may share bytes. All strings together may have this many bytes per byte of the file, plus one MiB. */
+/*
+ * Strings of a malicious file may share bytes. So the strings that are printed may have, in sum, at most this many
+ * bytes per byte of the file, plus one MiB.
+ */
 #define TEXT_TIMES 16u
 
-/* Returns the address to which the field at an offset of the table refers (in an object file: the offset in
- * *section). *section is set to 0 if it is in no section. */
+/*
+ * Returns the address to which a field of the table refers; in an object file, its offset in *section. Sets *section to
+ * 0 if the address is in no section.
+ */
 static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
 {
 	const struct elf_symbol *y;
@@ -66,8 +71,10 @@ static uint64_t refers(const struct table *t, uint64_t at, uint32_t *section)
 	return y->value + (uint64_t)t->r[k].addend;
 }
 
-/* Returns the NUL-terminated string to which a field refers, "" if there is none, or null if all strings together
- * have too many bytes. */
+/*
+ * Returns the NUL-terminated string to which a field refers, or "" if it refers to none. Returns null if too many bytes
+ * of strings have been printed.
+ */
 static const char *string_of(const struct table *t, uint64_t at)
 {
 	uint32_t section;
@@ -87,7 +94,7 @@ static const char *string_of(const struct table *t, uint64_t at)
 	return size < left ? (const char *)s->data + to : "";
 }
 
-/* Returns the text of the arguments, which follows the name. */
+/* Returns the text of a marker's arguments, which follows its name. */
 static const char *arguments_of(const char *text)
 {
 	text += strcspn(text, ",");
@@ -116,7 +123,7 @@ static int mark_add(const struct view *v, const struct table *t, uint64_t at, st
 	bool swap;
 
 	if (!section || !(v->file.sections[section].sh.sh_flags & SHF_EXECINSTR))
-		return 0; /* the linker has dropped its code */
+		return 0; /* the linker has discarded the marker's code */
 	args = string_of(t, mark + offsetof(struct etch_mark, args));
 	name = args ? string_of(t, mark + offsetof(struct etch_mark, name)) : NULL;
 	file = name ? string_of(t, mark + offsetof(struct etch_mark, file)) : NULL;

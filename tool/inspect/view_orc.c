@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect orc, sframe and cfi: the unwind rows of a file, from whichever table. Large files have
- * millions of rows, so they are printed without a listing. */
+/*
+ * Implements `etch inspect orc`, `sframe` and `cfi`: shows the unwind rows of a file, whichever table they come from.
+ * Large files have millions of rows, so these are printed one by one, without a listing.
+ */
 #include "inspect/inspect.h"
 
 #include "elf/symbols.h"
@@ -14,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A row as it is printed: a range of one section (object files) or of the text. */
+/* A row as it is printed, for addresses in one section (object files) or anywhere in the text (linked files). */
 struct shown {
-	uint32_t section; /* 0: it is between the sections of a linked file */
+	uint32_t section; /* 0: the row is between the sections of a linked file */
 	uint64_t addr, size;
 	const struct row *row;
 };
@@ -28,7 +30,7 @@ struct printer {
 	enum format format;
 	enum unwind_from from;
 	size_t count;
-	char last[256]; /* function of the previous row */
+	char last[256]; /* name of the function of the previous row */
 };
 
 static const char *section_name(const struct printer *p, const struct shown *s)
@@ -36,20 +38,22 @@ static const char *section_name(const struct printer *p, const struct shown *s)
 	return s->section ? p->file->sections[s->section].name : "-";
 }
 
-/* True for a table in a standard format, .sframe or .eh_frame, whose rows have no sources. */
+/* True for a table in a standard format (.sframe or .eh_frame). Its rows do not state their sources. */
 static bool is_standard(const struct printer *p) { return p->from == UNWIND_SFRAME || p->from == UNWIND_CFI; }
 
-/* Returns the source of a row; tables of other producers do not state it. */
+/* Returns the source of a row as text. Tables that other programs wrote do not state it. */
 static const char *source_text(const struct printer *p, const struct row *row)
 {
 	return is_standard(p) ? "-" : row_source_text(row->source);
 }
 
-/* Returns the index of a row, which the lists beside the rows share. */
+/* Returns the index of a row, by which the lists with further facts about rows are indexed, too. */
 static size_t row_index(const struct printer *p, const struct row *row) { return (size_t)(row - p->unwind->rows.rows); }
 
-/* Writes the places of callee-saved registers, which only .eh_frame and register tables state. Returns why the row
- * says less than .eh_frame, or null. */
+/*
+ * Writes the places of callee-saved registers, which only .eh_frame and register tables state. Returns the reason why
+ * the row says less than .eh_frame, or null.
+ */
 static const char *registers_text(const struct printer *p, const struct row *row, char *out, size_t size)
 {
 	size_t i = row_index(p, row);
@@ -67,7 +71,7 @@ static void put_name(const char *key, const char *name)
 	json_object_put(o);
 }
 
-/* Prints a row as JSON. Only names need escapes; the other strings of a row have no such characters. */
+/* Prints a row as JSON. Only names can contain characters that need escapes. */
 static void print_json(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
 	char name[256];
@@ -107,7 +111,7 @@ static void print_tsv(const struct printer *p, const struct shown *s, const char
 	free(section);
 }
 
-/* Prints a row as text. The name of a function is printed on its first row. */
+/* Prints a row as text. The name of a function is printed only on its first row. */
 static void print_text(struct printer *p, const struct shown *s, const char *cfa, const char *bp, const char *ra)
 {
 	char name[256], registers[SAVES_TEXT], *plus;
@@ -159,8 +163,10 @@ static bool is_asked(const struct shown *s, const struct place *at)
 	               s->addr + s->size > at->start);
 }
 
-/* Prints a row. In an object file, prints the part of the row in each section, since the gaps between sections exist
- * only in the code space (analysis/facts/space.h). */
+/*
+ * Prints a row. In an object file, prints one part of the row for each section: the gaps between sections exist only in
+ * the code space (analysis/facts/space.h).
+ */
 static void row_parts(struct printer *p, const struct row *row, uint64_t end, size_t *section, const struct place *at)
 {
 	const struct code_space *space = &p->unwind->space;
@@ -235,7 +241,7 @@ static void head_print(const struct printer *p, const char *path)
 	}
 }
 
-/* Reports entries that etch could not read, so that nobody takes the list for complete. */
+/* Prints a message about entries that etch could not read, so that nobody takes the list for complete. */
 static void unread_report(const char *path, size_t unread)
 {
 	if (!unread)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect sites: shows each instruction that uses an etched object. */
+/* Implements `etch inspect sites`: shows each instruction that uses an etched object. */
 #include "arch/x86/insn.h"
 #include "dwarf/lines.h"
 #include "inspect/inspect.h"
@@ -14,7 +14,7 @@ static const struct column site_columns[] = {
 	{"form", false},    {"live", false},  {"state", false}, {"target", false}, {"function", false}, {"source", false},
 };
 
-/* A call site without a form is decoded, to tell "jmp" from "call". */
+/* A call site without a form does not record whether it is a "jmp" or a "call", so its instruction is decoded. */
 const char *view_kind(const struct view *v, const struct site *s)
 {
 	static const char *const names[] = {"load", "call", "store", "escape"};
@@ -63,7 +63,7 @@ static void in_place_list(const struct view *v, struct lines *lines, struct list
 static const char *const patch_names[] = {
 	[SITE_NOT_PATCHED] = "no", [SITE_BY_STORE] = "yes", [SITE_BY_SWAP] = "swap", [SITE_BY_LINKER] = "linker"};
 
-/* Returns why a site of a kind that is never patched is not live. */
+/* For a site of a kind that is never patched, returns the text about the reason. */
 static const char *unpatched_text(const struct site *s)
 {
 	if (s->kind == SITE_STORE)

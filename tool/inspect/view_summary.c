@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes the figures of etch inspect summary: the kind of file, its code and tables, the number of sites, the loads
- * and indirect calls that are not patched and why, and the findings of etch check. */
+/*
+ * Computes the figures of `etch inspect summary`: the kind of file, its code and tables, the number of sites, the loads
+ * and indirect calls that are not patched with the reasons, and the findings of etch check.
+ */
 #include "inspect/view_summary.h"
 
 #include "kernel/kernel.h"
@@ -38,7 +40,7 @@ static void tally_add(struct tally *list, size_t capacity, size_t *count, const 
 	list[i].count++;
 }
 
-/* Counts sites by kind and state, and the reasons of those that are not live. */
+/* Counts sites by kind and state, and those that are not live by reason. */
 static void sites_count(struct summary *c)
 {
 	static const char *const states[] = {"direct", "nop", "mov", "body", "indirect"};
@@ -87,8 +89,10 @@ static const struct column object_columns[] = {
 	{"calls", true},   {"live_calls", true}, {"armed", false}, {"because", false},
 };
 
-/* Returns what libetch knows at start-up about an object of a linked file, which is its record in __etch_obj, or
- * null. */
+/*
+ * Returns the record in __etch_obj about an object of a linked file, or null. It is all that libetch knows about the
+ * object at start-up.
+ */
 static const struct obj_row *record_of(const struct view *v, const struct object *o)
 {
 	size_t i;
@@ -101,7 +105,7 @@ static const struct obj_row *record_of(const struct view *v, const struct object
 
 static bool is_open(const struct obj_row *record) { return record && (record->flags & ETCH_OBJ_OPEN); }
 
-/* Returns whether and when an object is armed. */
+/* Returns a text that says whether an object is armed, and from when on. */
 static const char *armed_text(const struct view *v, const struct object *o, const struct obj_row *record)
 {
 	if (elf_is_object(&v->file))
@@ -137,7 +141,7 @@ static const char *unlinked_because(const struct object *o)
 	return o->facts & ETCH_OBJ_ESCAPED ? "its address escapes" : "no store or escape in this file";
 }
 
-/* The numbers of sites of an object: [0] of loads, [1] of calls. */
+/* The numbers of sites of an object. Element 0 is for loads, element 1 for calls. */
 struct site_counts {
 	size_t all[2], live[2];
 };
@@ -191,7 +195,10 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Returns the number of bytes in [from, to) that are not padding. *k is a cursor for ascending addresses. */
+/*
+ * Returns the number of bytes in [from, to) that are not padding. *k keeps the position in the list of padding for the
+ * next call, which must have higher addresses.
+ */
 static uint64_t bytes_unfilled(const struct frames *fr, uint64_t from, uint64_t to, size_t *k)
 {
 	uint64_t bytes = to > from ? to - from : 0;
@@ -204,7 +211,7 @@ static uint64_t bytes_unfilled(const struct frames *fr, uint64_t from, uint64_t 
 	return bytes;
 }
 
-/* Counts the bytes of code without padding, and the rows by source. */
+/* Counts the bytes of code, of padding, and of rows by source. */
 static void coverage_count(const struct row_list *rows, const struct code_space *space, const struct frames *fr,
                            struct coverage *c)
 {
@@ -345,7 +352,7 @@ static void summary_make(struct summary *s)
 	findings_count(s);
 }
 
-/* Prints the summary as text, no wider than the terminal. */
+/* Prints the summary as text that is not wider than the terminal. */
 static void summary_fold(const struct summary *s)
 {
 	FILE *out = stdout;

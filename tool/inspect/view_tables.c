@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements etch inspect tables: shows the entries of __imv, __pv_sites, __etch_obj, __pv_native, __pv_inline and
- * __ex_table of a linked file. */
+/*
+ * Implements `etch inspect tables`: shows the entries of __imv, __pv_sites, __etch_obj, __pv_native, __pv_inline and
+ * __ex_table of a linked file.
+ */
 #include "inspect/inspect.h"
 #include "site/in_place.h"
 #include "support/memory.h"
@@ -37,7 +39,7 @@ static const struct column obj_columns[] = {
 	{"kind", false}, {"address", false}, {"size", true}, {"ref", false}, {"flags", false}, {"name", false},
 };
 
-/* Adds the columns of the second record. */
+/* Adds the cells for the second record of an entry (ETCH_IMV_MORE). */
 static void more_list(const struct imv_row *r, struct listing *l)
 {
 	static const char *const asked[] = {"-", "equal", "below", "equal,below", "less", "equal,less", "?", "?"};
@@ -48,7 +50,7 @@ static void more_list(const struct imv_row *r, struct listing *l)
 	listing_add(l, "%s", flags ? asked[r->more.need & ETCH_NEED_FLAGS] : "-");
 }
 
-/* Returns the flags of an entry of __imv. It is never both baked and got: the format forbids it. */
+/* Returns the flags of an entry of __imv as text. An entry cannot be both "baked" and "got": the format forbids it. */
 static const char *imv_flags(const struct view *v, const struct imv_row *r)
 {
 	bool more = r->entry.flags & ETCH_IMV_MORE;
@@ -166,7 +168,7 @@ static void inline_list(const struct view *v, struct listing *l)
 	}
 }
 
-/* Adds the name of an address, or "-". */
+/* Adds a cell with the name of an address, or "-". */
 static void place_add(const struct view *v, struct listing *l, uint64_t addr)
 {
 	uint32_t section = elf_section_at(&v->file, addr);
@@ -186,7 +188,7 @@ static int file_order(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Lists the entries in file order, with "-" for those of discarded code. */
+/* Lists the entries of __ex_table in file order, with "-" for entries of discarded code. */
 static void ex_list(const struct view *v, struct listing *l)
 {
 	const struct fixups *x = &v->fixups;
@@ -223,7 +225,7 @@ static void ex_list(const struct view *v, struct listing *l)
 	free(list);
 }
 
-/* Returns "sorted", or what is wrong with the table. */
+/* Returns "sorted", or a text about what is wrong with __ex_table. */
 static const char *ex_state(const struct view *v)
 {
 	uint32_t i;
