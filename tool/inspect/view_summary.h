@@ -54,8 +54,8 @@ struct summary {
 	struct tally states[8]; /* call sites by state: "direct" etc. */
 	size_t state_count;
 	size_t in_place, in_place_now; /* number of sites of pv_call_inline, and number of those that are nops now */
-	size_t exceptions[ETCH_EX_TYPE_LAST +
-	                  2]; /* number of exception table entries of each type; the last element counts malformed ones */
+	/* Number of exception table entries of each type; the last element counts malformed ones. */
+	size_t exceptions[ETCH_EX_TYPE_LAST + 2];
 	struct listing objects;
 	struct tally *found; /* number of findings of each ID, errors first; capacity: catalogue_count */
 	size_t found_count;

@@ -10,8 +10,8 @@
 #include "kernel/kernel.h"
 
 struct kernel_row {
-	struct kernel_place
-		place;     /* the code to which the row applies: KPLACE_SECTION; with any other kind the row is malformed */
+	/* The code to which the row applies: KPLACE_SECTION; with any other kind the row is malformed. */
+	struct kernel_place place;
 	uint64_t size; /* number of bytes to the next row or to the end of the section */
 	struct kernel_orc orc;
 	const char *problem; /* a phrase that says why the row is malformed; null: it is well formed */

@@ -66,9 +66,8 @@ struct linux_release {
 	 * copied tables of Xen over pv_ops
 	 */
 	bool ops_counted;
-	bool
-		/* --noinstr: calls of the trampolines of static calls are allowed */
-		trampolines_uninstrumented;
+	/* --noinstr: calls of the trampolines of static calls are allowed */
+	bool trampolines_uninstrumented;
 	bool entries_by_hints; /* --unret: hints, rather than an annotation, mark the start of entry code */
 	enum linux_leaving {
 		LEAVING_IS_PASSED, /* --unret: paths continue after iret and similar instructions */
