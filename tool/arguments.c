@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Prints the message of getopt_long() in the form of etch's own messages: without the command's name before it, and
- * with the option that was probably meant. */
+/*
+ * Prints the message of getopt_long() in the form of etch's own messages: without the name of the command in front, and
+ * with the option that the user probably meant.
+ */
 static void option_error(const char *command, char *text, const struct option *longs)
 {
 	size_t n = strlen(command);
@@ -27,7 +29,7 @@ static void option_error(const char *command, char *text, const struct option *l
 	unknown = strstr(text, "unrecognized option '--");
 	if (unknown && sscanf(unknown, "unrecognized option '--%63[^'=]", name) == 1)
 		meant = nearest_word(name, longs, sizeof(*longs));
-	/* For the variable OBJTOOL_ARGS, `command` is not the name of a command. */
+	/* If the options come from the variable OBJTOOL_ARGS, `command` is not the name of a command. */
 	is_command = !strncmp(command, "etch ", 5);
 	text_error(is_command ? NULL : command, "%s%s%s%s; see %s --help", text, meant ? " (did you mean --" : "",
 	           meant ? meant : "", meant ? "?)" : "", is_command ? command : "etch objtool");
@@ -40,14 +42,13 @@ int argument_option(int argc, char **argv, const char *shorts, const struct opti
 	size_t size;
 	int c;
 
-	/* The message quotes the argument as it is, unescaped. glibc writes it to the stream that is `stderr` at that
-	 * time. */
+	/* The message quotes the argument unescaped. glibc writes it to the stream that `stderr` denotes at that time. */
 	stderr = mem_stream(&text, &size);
 	c = getopt_long(argc, argv, shorts, longs, NULL);
 	mem_stream_close(stderr, &text);
 	stderr = terminal;
 	if (size) {
-		text[size - 1] = 0; /* the newline */
+		text[size - 1] = 0; /* removes the newline */
 		option_error(argv[0], text, longs);
 	}
 	free(text);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SUPPRESSIONS "etch.supp" /* default file of suppressions, if it exists */
+#define SUPPRESSIONS "etch.supp" /* the suppressions that are read by default, if this file exists */
 
 struct options {
 	enum check_format format;
@@ -24,14 +24,14 @@ struct options {
 	bool level_given;
 	bool each;
 	const char *output, *suppressions, *baseline, *root, *docs;
-	const char **lists, **ignored; /* --files-from; --ignore */
+	const char **lists, **ignored; /* lists: arguments of --files-from; ignored: those of --ignore */
 	size_t list_count, ignored_count;
 	bool quiet, zero, fail_unused, create;
 	int jobs; /* 0: -j was not given */
 	struct check_options check;
 };
 
-/* The state of a run. */
+/* The state of a run of `etch check`. */
 struct run {
 	const struct options *opt;
 	struct inputs inputs;
@@ -93,7 +93,7 @@ static void help(void)
 
 /* ---- the run ------------------------------------------------------------------------- */
 
-/* Prints "etch: FILE: reason", with unprintable bytes of the name escaped. */
+/* Prints "etch: FILE: reason". Bytes of the name that are not printable are escaped. */
 static void complain(const char *path, const char *member, const char *why)
 {
 	progress_end();
@@ -165,7 +165,7 @@ static bool baseline_prepare(struct run *r)
 	return true;
 }
 
-/* Counts and prints the reports. Returns false if the output cannot be written; main.c prints the message. */
+/* Counts and prints the reports. Returns false if the output cannot be written; main.c prints the message about it. */
 static bool reports_print(struct run *r)
 {
 	size_t i;
@@ -311,7 +311,7 @@ static bool compiler_parse(const char *name, struct options *opt)
 	return i >= 0;
 }
 
-/* Applies one option. Returns -1 to continue, or the exit status. */
+/* Handles one option. Returns -1 to continue, or the exit status. */
 static int option_take(int c, struct options *opt)
 {
 	switch (c) {
@@ -375,7 +375,7 @@ static int options_take(int argc, char **argv, struct options *opt)
 
 	while (status < 0 && (c = argument_option(argc, argv, "o:j:q0h", longs)) != -1)
 		status = option_take(c, opt);
-	/* JSON is for programs and baselines, so by default it has all findings. */
+	/* JSON is read by programs and kept as baseline, so by default it has the findings of all severities. */
 	if (!opt->level_given)
 		opt->policy.level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
 	if (status < 0 && opt->create && !opt->baseline) {

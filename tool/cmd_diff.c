@@ -22,7 +22,7 @@
 #define ETCH_VERSION "unversioned"
 #endif
 
-#define MOST 20 /* number of functions that are listed per kind of change by default */
+#define MOST 20 /* default for the number of functions that are listed per kind of change */
 
 struct options {
 	bool json, notes, quiet;
@@ -31,14 +31,17 @@ struct options {
 	struct check_options check;
 };
 
-/* One side of the comparison: either one file, or many files (of an archive or directory) that are matched by name. */
+/*
+ * One side of the comparison: a single file, or the many files of an archive or directory. Files of both sides are
+ * matched by name.
+ */
 struct side {
 	const char *name;
 	struct inputs inputs;
 	bool many;
 };
 
-/* Two files with the same key; either may be null. */
+/* The files of both sides that have the same key; one of them may be null. */
 struct file_pair {
 	const char *key;
 	const struct input *old, *new;
@@ -108,7 +111,7 @@ static bool same_kind(const struct image *a, const struct image *b)
 	return elf_is_object(&a->file) == elf_is_object(&b->file);
 }
 
-/* Prints a comparison in the requested format. Returns an exit status. */
+/* Prints a comparison in the requested format. Returns the exit status for it. */
 static int diff_report(struct run *r, const struct diff *d, const char *key)
 {
 	struct json_object *o;
@@ -174,7 +177,10 @@ static int entry_compare(struct run *r, const struct file_pair *x)
 
 /* ---- archives and directories --------------------------------------------------------------- */
 
-/* Returns the key by which files are matched: the member's name, or the path relative to the directory. */
+/*
+ * Returns the key by which a file is matched with one of the other side: the member's name, or the path relative to the
+ * directory.
+ */
 static const char *key_of(const struct side *s, const struct input *in)
 {
 	size_t n = strlen(s->name);
@@ -196,8 +202,10 @@ static int entry_order(const void *a, const void *b)
 	return c ? c : (x->old == NULL) - (y->old == NULL);
 }
 
-/* Lists the inputs of one side. Members of an archive in a directory become errors, since their key would need both
- * path and member. */
+/*
+ * Lists the files of one side. Archives inside a directory are not supported, since the keys of their members would
+ * need both path and member: such members become errors.
+ */
 static void side_open(struct side *s, const char *name)
 {
 	size_t i;

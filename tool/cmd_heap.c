@@ -68,7 +68,7 @@ static void help(void)
 	       "^C, etch ends by that signal.\n");
 }
 
-/* Applies one option. Returns false, after a message, if it is wrong. */
+/* Handles one option. Returns false, after a message, if the option is wrong. */
 static bool option_take(int c, struct options *opt)
 {
 	static const char *const measures[] = {
@@ -96,8 +96,10 @@ static bool option_take(int c, struct options *opt)
 	return true;
 }
 
-/* Parses the options, up to the command. Returns -1 to continue, with the command's first word at optind; otherwise
- * the exit status. */
+/*
+ * Parses the options before the command that is to run. Returns -1 to continue, with the first word of that command at
+ * optind; otherwise the exit status.
+ */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -166,7 +168,7 @@ static int heap_put(struct heap_profile *h, const struct options *opt, const str
 		if (end->signal)
 			fprintf(stderr, "the command was ended by signal %d (%s)\n", end->signal, strsignal(end->signal));
 	}
-	/* This is printed even with --quiet: incomplete numbers must not look complete. */
+	/* This message appears even with --quiet, since incomplete numbers must not look complete. */
 	heap_missing(h, stderr);
 	profile_title(opt->heap.command, title);
 	if (!profile_output_write(h->profile, &opt->output, title))
@@ -198,7 +200,7 @@ static int run_and_show(struct options *opt)
 	profile_free(h.profile);
 	free(h.each);
 	if (end.stopped && !fflush(stdout)) {
-		/* Ends by the same signal, so that a shell ends its loop, too. */
+		/* Ends by the signal that ended the command, so that a shell script's loop ends, too. */
 		signal(end.stopped, SIG_DFL);
 		raise(end.stopped);
 	}

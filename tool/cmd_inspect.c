@@ -26,12 +26,12 @@ static const char *const names[WHATS + 1] = {"summary", "sites",  "orc",   "sfra
 
 struct options {
 	enum what what;
-	const char *wrong; /* an operand instead of the view that is neither a view nor a file, or null */
+	const char *wrong; /* the operand in the place of the view, if it is neither a view nor a file; otherwise null */
 	enum format format;
-	const char *at; /* a function or an address, or null */
+	const char *at; /* a function or an address; null: --at was not given */
 	bool no_cfi, bytes, intel, all;
-	const char *syntax;  /* as the user gave it, or null */
-	const char *symbols; /* a System.map, or null */
+	const char *syntax;  /* --syntax as the user gave it, or null */
+	const char *symbols; /* the path of a System.map, or null */
 	int jobs;
 };
 
@@ -141,8 +141,10 @@ static bool syntax_parse(const char *name, struct options *opt)
 	return i >= 0;
 }
 
-/* True if the first operand, which is not a view, was meant to be one: no file has its name, it is a word, and either
- * files follow or it resembles the name of a view. */
+/*
+ * The first operand is not a view. Returns true if it was probably meant to be one: no file has its name, it is a word,
+ * and either other files follow, or it resembles the name of a view.
+ */
 static bool view_is_wrong(int argc, char **argv)
 {
 	return argc && access(argv[0], F_OK) && argv[0][strspn(argv[0], "abcdefghijklmnopqrstuvwxyz-_")] == 0 &&
@@ -159,9 +161,11 @@ static void view_complain(const char *word)
 
 static bool is_missing(const char *path) { return access(path, F_OK) && errno == ENOENT; }
 
-/* Explains how to name a function if one of two operands may be meant as a function: the first one of `orc` and
- * similar views, which take functions by --at, or the last one of `code`, where the function comes first. Returns
- * true if it printed the message. */
+/*
+ * Prints how to name a function, if an operand is probably meant to be one and is in the wrong place. For `orc` and
+ * similar views, which take a function by --at, that is the first of two operands; for `code`, where the function comes
+ * first, it is the last. Returns true if it printed the message.
+ */
 static bool function_complain(const struct options *opt, int argc, char **argv)
 {
 	bool rows = opt->what == ORC || opt->what == SFRAME || opt->what == CFI;
@@ -181,7 +185,7 @@ static bool function_complain(const struct options *opt, int argc, char **argv)
 	return true;
 }
 
-/* Takes the name of the view, and then FUNC for `code`, off the operands. */
+/* Removes the name of the view from the operands, and for `code` also FUNC. */
 static void operands_take(struct options *opt, int *argc, char ***argv)
 {
 	int i;
@@ -202,7 +206,7 @@ static void operands_take(struct options *opt, int *argc, char ***argv)
 	}
 }
 
-/* Applies one option. Returns -1 to continue, or the exit status. */
+/* Handles one option. Returns -1 to continue, or the exit status. */
 static int option_take(int c, struct options *opt)
 {
 	switch (c) {
@@ -227,7 +231,7 @@ static int option_take(int c, struct options *opt)
 	return -1;
 }
 
-/* Checks that the view has all options that were given. Returns false after a message. */
+/* Checks that the view supports all options that were given. Returns false after a message. */
 static bool options_fit(const struct options *opt)
 {
 	const char *odd = NULL, *views = "orc and inspect code";
@@ -266,7 +270,10 @@ static int show_one(const struct options *opt, const char *path)
 
 /* ---- several files ------------------------------------------------------------------- */
 
-/* Each file is shown by a worker process, so that a crash on one file does not cost the output of another. */
+/*
+ * The state if there are several files. A worker process shows each file, so that a crash on one file does not cost the
+ * output about the others.
+ */
 struct several {
 	const struct options *opt;
 	char **paths;
@@ -282,7 +289,7 @@ static char *answer_error(const char *text, size_t *size)
 	return mem_format("%c%s", ANSWER_ERROR, text);
 }
 
-/* Reads back everything that was written to a temporary file, as an answer. */
+/* Reads all that was written to a temporary file, and returns it as an answer. */
 static char *answer_read(FILE *f, size_t *size)
 {
 	long length = fflush(f) || ferror(f) ? -1 : ftell(f);
@@ -313,7 +320,7 @@ static void file_work(void *ctx, size_t i, char **answer, size_t *size)
 		return;
 	}
 	json_array_leave();
-	stdout = to; /* file descriptor 1 stays as it is, since isatty(1) decides about colours */
+	stdout = to; /* file descriptor 1 is not changed, since isatty(1) decides about colours */
 	shown = !show(s->opt, s->paths[i], &e);
 	stdout = out;
 	*answer = shown ? answer_read(to, size) : answer_error(e.text, size);
@@ -355,7 +362,7 @@ static int show_several(const struct options *opt, int count, char **paths)
 	return s.status;
 }
 
-/* Shows all files. A command prints one JSON document: an object for one file, or an array of objects for several. */
+/* Shows all files. The command prints one JSON document: for one file an object, for several an array of objects. */
 static int show_all(const struct options *opt, int count, char **paths)
 {
 	return count > 1 ? show_several(opt, count, paths) : show_one(opt, *paths);

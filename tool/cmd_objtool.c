@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch objtool`: replaces the kernel's objtool, with the same command line. Guide:
- * docs/guides/kernel.md. */
+/*
+ * The command `etch objtool`: replaces the kernel's objtool, and has the same command line. Guide:
+ * docs/guides/kernel.md.
+ */
 #include "arguments.h"
 #include "command.h"
 #include "objtool/objtool.h"
@@ -14,8 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* objtool's passes and options that etch lacks. Each is an error unless --fallback takes the command line or --skip
- * drops it by name. `action`: it is a pass rather than an option of one. */
+/*
+ * The passes and options of objtool that etch lacks. Each is an error, unless --fallback passes the command line to the
+ * real objtool, or --skip drops it by name. `action`: it is a pass; false: it is an option of passes.
+ */
 static const struct unsupported {
 	char option;
 	const char *name;
@@ -26,7 +30,7 @@ static const struct unsupported {
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
-/* For each option, the first release whose objtool has it. */
+/* For each option, the first release in which objtool has it. */
 static const struct {
 	char option;
 	unsigned since;
@@ -48,7 +52,7 @@ struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
 	bool acts, no_uaccess, no_stackval, no_skylake, no_prefix, no_noinstr, no_unret, no_cfi, no_fineibt;
-	bool quiet; /* prints no messages: the real objtool reports what is wrong */
+	bool quiet; /* prints no messages, since the real objtool will report what is wrong */
 };
 
 static void help(void)
@@ -167,7 +171,7 @@ static bool skip_take(struct command_line *c, const char *list)
 	return any;
 }
 
-/* False if there is no such option. */
+/* Records an option that etch lacks. Returns false if there is no such option. */
 static bool unsupported_take(struct command_line *c, int option)
 {
 	size_t i;
@@ -181,7 +185,7 @@ static bool unsupported_take(struct command_line *c, int option)
 	return false; /* argument_option() has printed the message */
 }
 
-/* Takes the argument of --hacks. Without a list, it selects all hacks that the release's objtool has. */
+/* Handles the argument of --hacks. Without a list, all hacks that the release's objtool has are selected. */
 static bool hacks_take(struct command_line *c, const char *list)
 {
 	bool has_skylake = c->make.release->number >= LINUX_NUMBER(6, 12);
@@ -220,7 +224,7 @@ static bool prefix_take(struct command_line *c, const char *text)
 	return n >= 0 && n <= OBJTOOL_PREFIX_MOST;
 }
 
-/* Returns false, after a message, if the release's objtool has no such option. */
+/* Returns false, after a message, if objtool of the release has no such option. */
 static bool option_exists(const struct command_line *c, int option, const char *name)
 {
 	size_t i;
@@ -240,7 +244,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 
 	switch (option) {
 	case 'h': c->acts = true; return hacks_take(c, arg);
-	case 'o': /* -o FILE of 7.2 */
+	case 'o': /* with 7.2: -o FILE */
 		if (arg)
 			o->output = arg;
 		else
@@ -250,7 +254,7 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'P': return prefix_take(c, arg);
 	case 'G': c->acts = o->noabs = true; return true;
 	case 'W': return o->errors = true;
-	case 'I': return true; /* the width of --disas, which etch lacks */
+	case 'I': return true; /* the width for --disas, which etch lacks */
 	case 'A': return o->section_address = true;
 	case 'r': c->acts = o->retpoline = true; return true;
 	case 'l': c->acts = o->sls = true; return true;
@@ -272,13 +276,13 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'Y': o->dry_run = true; return true;
 	case 'S': o->stats = true; return true;
 	case 'q': text_quiet_set(); return true;
-	case 'F': return true; /* fallback_find() has taken it */
+	case 'F': return true; /* fallback_find() has already handled it */
 	case 'X': return skip_take(c, arg);
 	default: return unsupported_take(c, option);
 	}
 }
 
-/* Returns 1 to continue, 0 after the help was printed, and -1 after an error. */
+/* Reads the options. Returns 1 to continue, 0 after printing the help, and -1 after an error. */
 static int options_read(struct command_line *c, int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -305,7 +309,7 @@ static int options_read(struct command_line *c, int argc, char **argv)
 	const char *name = "";
 	int o;
 
-	optind = 0; /* a second command line, after that of OBJTOOL_ARGS, is parsed from its start */
+	optind = 0; /* lets getopt_long() start again, for the command line that follows that of OBJTOOL_ARGS */
 	opterr = !c->quiet;
 	for (;;) {
 		if (c->make.release->number < LINUX_NUMBER(7, 2))
@@ -326,8 +330,11 @@ static int options_read(struct command_line *c, int argc, char **argv)
 
 #define ENVIRONMENT_MOST 16
 
-/* Lists the words of the environment variable OBJTOOL_ARGS, which spaces separate, after the variable's name. They
- * live as long as the process. */
+/*
+ * Splits the value of the environment variable OBJTOOL_ARGS at its spaces. The list starts with the name of the
+ * variable, in place of that of a program. The words are not freed before the process ends. Returns false if there is
+ * no memory.
+ */
 static bool environment_words(struct words *out)
 {
 	static char name[] = "OBJTOOL_ARGS", *words[ENVIRONMENT_MOST + 1];
@@ -346,8 +353,10 @@ static bool environment_words(struct words *out)
 
 /* ---- the real objtool -------------------------------------------------------------------- */
 
-/* Returns the value of an option that only etch has, if word i is --NAME=VALUE or --NAME, followed by VALUE; null if
- * it is another word. *more is set if the next word is part of the option. */
+/*
+ * For an option that only etch has. If word i is --NAME=VALUE, or --NAME with VALUE as the next word, returns the
+ * value; otherwise null. Sets *more if the next word is part of the option.
+ */
 static const char *own_value(const struct words *w, int i, const char *name, int *more)
 {
 	size_t n = strlen(name);
@@ -361,7 +370,7 @@ static const char *own_value(const struct words *w, int i, const char *name, int
 	return *more ? w->list[i + 1] : NULL;
 }
 
-/* Returns the value of the last --fallback, or null if there is none. */
+/* Returns the value of the last option --fallback, or null if there is none. */
 static const char *fallback_find(const struct words *w)
 {
 	const char *found = NULL, *value;
@@ -373,7 +382,7 @@ static const char *fallback_find(const struct words *w)
 	return found;
 }
 
-/* Adds the words that are the real objtool's. */
+/* Adds the words that are for the real objtool, that is, all except the options that only etch has. */
 static void objtool_words(const struct words *w, char **argv, int *argc)
 {
 	int i, more;
@@ -386,8 +395,9 @@ static void objtool_words(const struct words *w, char **argv, int *argc)
 	argv[*argc] = NULL;
 }
 
-/* Replaces this process by the real objtool, with the whole command line. Returns an exit status if it cannot be
- * run. */
+/*
+ * Replaces this process by the real objtool, with the whole command line. If it cannot be run, returns an exit status.
+ */
 static int fallback_run(const char *program, const struct words *environment, const struct words *line)
 {
 	char **argv = calloc((size_t)environment->count + (size_t)line->count + 2, sizeof(*argv));
@@ -400,7 +410,8 @@ static int fallback_run(const char *program, const struct words *environment, co
 	argv[0] = (char *)program;
 	objtool_words(environment, argv, &argc);
 	objtool_words(line, argv, &argc);
-	unsetenv("OBJTOOL_ARGS"); /* its options are now among the words, without those that only etch has */
+	/* its options are among the words of the command line now, except those that only etch has */
+	unsetenv("OBJTOOL_ARGS");
 	fflush(stdout);
 	execvp(program, argv);
 	text_error(program, "cannot be run: %s", strerror(errno));
@@ -424,8 +435,10 @@ static const char *unsupported_find(const struct command_line *c)
 	return NULL;
 }
 
-/* Finds the release by KERNELVERSION, which the kernel's build sets, since nothing in an object states it. Returns
- * null after a message. *known is that of linux_release_find(). */
+/*
+ * Finds the release by KERNELVERSION, which the kernel's build sets, since an object does not contain its release.
+ * Returns null after a message. *known is set as by linux_release_find().
+ */
 static const struct linux_release *release_find(bool quiet, int *known)
 {
 	const char *version = getenv("KERNELVERSION");
@@ -443,7 +456,7 @@ static const struct linux_release *release_find(bool quiet, int *known)
 	return r;
 }
 
-/* Takes the names of functions that do not return from the kernel's source, if the build states where that is. */
+/* Reads the functions that do not return from the kernel's source, if the build states where the source is. */
 static void noreturns_find(void)
 {
 	const char *tree = getenv("srctree");
@@ -453,7 +466,7 @@ static void noreturns_find(void)
 		linux_noreturns_read(path);
 }
 
-/* Checks that the command line is complete. Returns false after a message. */
+/* Checks that the options of the command line are complete. Returns false after a message. */
 static bool line_check(const struct command_line *c, int words)
 {
 	const char *lacks = unsupported_find(c);
@@ -475,7 +488,7 @@ static bool line_check(const struct command_line *c, int words)
 	return false;
 }
 
-/* Drops the passes that --skip names. */
+/* Turns off the passes that --skip names. */
 static void skips_apply(struct command_line *c)
 {
 	struct objtool_options *o = &c->make;

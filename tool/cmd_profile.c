@@ -27,11 +27,11 @@ struct options {
 	bool quiet;
 	long rows;
 	double duration;
-	/* Instead of a command there are profiles in files, to compare or to add up. */
+	/* If files with profiles are given instead of a command: whether to compare them or to add them up. */
 	enum { FILES_NONE, FILES_DIFF, FILES_MERGE } files;
-	char **olds, **news; /* the files; --merge uses only the first list */
+	char **olds, **news; /* the files of both sides; --merge uses only the first list */
 	size_t old_count, new_count;
-	int unit; /* enum profile_unit of their numbers */
+	int unit; /* the enum profile_unit of the numbers in the files */
 };
 
 static void help(void)
@@ -104,10 +104,10 @@ static bool seconds_take(const char *text, double *out)
 	return false;
 }
 
-/* The words of --unit, indexed by enum profile_unit. */
+/* The words that --unit accepts, indexed by enum profile_unit. */
 static const char *const file_units[] = {[UNIT_TIME] = "samples", [UNIT_WAIT] = "us", [UNIT_BYTES] = "bytes", NULL};
 
-/* Applies one option. Returns false, after a message, if it is wrong. */
+/* Handles one option. Returns false, after a message, if the option is wrong. */
 static bool option_take(int c, struct options *opt)
 {
 	long n = 0;
@@ -153,8 +153,10 @@ static bool option_take(int c, struct options *opt)
 	return true;
 }
 
-/* Parses the options, up to the command. Returns -1 to continue, with the command's first word at optind; otherwise
- * the exit status. */
+/*
+ * Parses the options before the command that is to run. Returns -1 to continue, with the first word of that command at
+ * optind; otherwise the exit status.
+ */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -191,7 +193,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	return -1;
 }
 
-/* Checks what is sampled, a command or a process. Returns false after a message. */
+/* Checks that there is something to sample, which is either a command or a process. Returns false after a message. */
 static bool subject_check(struct options *opt, char **command)
 {
 	struct error e;
@@ -263,7 +265,7 @@ static int run_and_show(struct options *opt)
 	}
 	profile_free(p);
 	if (end.stopped && !fflush(stdout)) {
-		/* Ends by the same signal, so that a shell ends its loop, too. */
+		/* Ends by the signal that ended the command, so that a shell script's loop ends, too. */
 		signal(end.stopped, SIG_DFL);
 		raise(end.stopped);
 	}
@@ -272,7 +274,7 @@ static int run_and_show(struct options *opt)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* Takes the files: those of both sides if there is a "--" between them. */
+/* Takes the files from the command line. If there is a "--" between them, it separates the two sides. */
 static void files_take(struct options *opt, char **files)
 {
 	opt->olds = files;
@@ -283,7 +285,10 @@ static void files_take(struct options *opt, char **files)
 		opt->new_count++;
 }
 
-/* Checks that there are enough files, and that their format can be written. Returns false after a message. */
+/*
+ * Checks that there are enough files, and that the output format can express their profiles. Returns false after a
+ * message.
+ */
 static bool files_check(struct options *opt)
 {
 	if (opt->files == FILES_DIFF && !opt->new_count && opt->old_count == 2) {
@@ -336,7 +341,10 @@ static bool files_read(struct profile *p, const struct options *opt)
 	return good;
 }
 
-/* Sets the types of pprof's samples: only one number in the unit, since its time is not known. */
+/*
+ * Sets the types of the samples for pprof. There is only one number, in the unit of the files, since the time of the
+ * samples is not known. Returns false if there is no memory.
+ */
 static bool types_set(struct profile *p)
 {
 	static const struct profile_type types[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch rewrite`. The type of a file decides whether it takes the object step or the link step. */
+/* The command `etch rewrite`. The type of a file decides whether the object step or the link step handles it. */
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"
@@ -83,7 +83,7 @@ static void help(void)
 	       "line is wrong.\n");
 }
 
-/* Parses the list of --only: "imv,pv,orc,ex". */
+/* Parses the list of --only, such as "imv,pv,orc,ex". Returns false after a message. */
 static bool only_parse(const char *list, struct rewrite_options *make)
 {
 	const char *p = list;
@@ -156,7 +156,7 @@ static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 	return false;
 }
 
-/* Checks for options that exclude each other. Returns false after a message. */
+/* Checks that no options were given that exclude each other. Returns false after a message. */
 static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, bool forward, int files)
 {
 	if (opt->output && files > 1)
@@ -191,7 +191,7 @@ struct command_line {
 	struct rewrite_command opt;
 	size_t init_capacity;
 	bool only, orc_encoding, yes;
-	bool forward; /* an option about the output was given, which excludes --undo */
+	bool forward; /* an option was given that concerns the output of a rewrite, and so excludes --undo */
 };
 
 /* Parses the options. Returns the index of the first operand, 0 for --help, or -1 after a message. */
@@ -268,10 +268,12 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 	return good ? optind : -1;
 }
 
-/* True if the files that the operands name are replaced. */
+/* True if the files that the operands name are replaced by the output. */
 static bool is_in_place(const struct rewrite_command *o) { return !o->output && !o->sidecar && !o->debug; }
 
-/* Refuses the directories of the system without --yes, before anything in them is opened. */
+/*
+ * Checks, before any file is opened, that --yes is given for directories of the system. Returns false after a message.
+ */
 static bool directories_agree(const struct command_line *l, int count, char **operands)
 {
 	for (int i = 0; i < count && is_in_place(&l->opt) && !l->opt.undo && !l->yes; i++)
@@ -282,7 +284,7 @@ static bool directories_agree(const struct command_line *l, int count, char **op
 	return true;
 }
 
-/* On a terminal: prints the number of files in the directories before the first one is written. */
+/* On a terminal: prints the number of files that were found in directories, before the first one is written. */
 static void files_announce(const struct command_line *l, int count, char **operands, const struct inputs *files)
 {
 	bool any = false;
@@ -302,7 +304,7 @@ static void files_announce(const struct command_line *l, int count, char **opera
 		           l->opt.no_undo ? "with --no-undo this cannot be undone" : "etch rewrite --undo restores them");
 }
 
-/* Lists the files of the operands, each once, however many names it has. Returns false after a message. */
+/* Lists the files that the operands name. A file with several names is listed once. Returns false after a message. */
 static bool files_find(int count, char **operands, const char *output, struct inputs *out)
 {
 	int i;
@@ -336,7 +338,10 @@ static int command_run(int argc, char **argv, struct command_line *l)
 		l->opt.make.imv = l->opt.make.pv = l->opt.make.ex = false;
 	if (files_find(argc - first, argv + first, l->opt.output, &files)) {
 		files_announce(l, argc - first, argv + first, &files);
-		/* Files run in parallel as far as make's jobserver allows; a single file has threads if it is large. */
+		/*
+		 * Several files are handled in parallel, as far as make's jobserver allows. For a single large file, several
+		 * threads are used.
+		 */
 		if (!l->opt.jobs)
 			l->opt.jobs = files.count == 1 ? workers_threads(input_size(files.list)) : workers_jobs();
 		status = rewrite_files(&files, &l->opt);

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RUNS     5 /* the smallest number that can distinguish a difference from noise */
+#define RUNS     5 /* smallest number of runs by which a difference can be told from noise */
 #define RUNS_MAX 1000000
 
 struct options {
@@ -76,8 +76,10 @@ static void help(void)
 	       "ends by that signal.\n");
 }
 
-/* Returns the CPU for --pin: `wanted`, or the last one that is allowed, since interrupts often go to the first one.
- * Returns -1 after a message. */
+/*
+ * Returns the CPU for --pin: `wanted` or, if it is null, the last one on which the process may run, since interrupts
+ * often go to the first one. Returns -1 after a message.
+ */
 static int cpu_choose(const char *wanted)
 {
 	cpu_set_t cpus;
@@ -110,7 +112,7 @@ static bool work_take(struct work_sizes *w)
 	return false;
 }
 
-/* Applies one option. Returns false, after a message, if it is wrong. */
+/* Handles one option. Returns false, after a message, if the option is wrong. */
 static bool option_take(int c, struct options *opt, const char **cpu)
 {
 	long n = 0;
@@ -151,8 +153,10 @@ static bool option_take(int c, struct options *opt, const char **cpu)
 	return true;
 }
 
-/* Parses the options, up to the first command. Returns -1 to continue, with the command's first word at optind;
- * otherwise the exit status. */
+/*
+ * Parses the options before the first command that is to run. Returns -1 to continue, with the first word of that
+ * command at optind; otherwise the exit status.
+ */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -230,7 +234,7 @@ static bool commands_take(struct options *opt, int argc, char **argv)
 	return true;
 }
 
-/* Returns the descriptor for the commands' standard output; -1: that of etch itself. */
+/* Returns the file descriptor for the standard output of the commands; -1: they use that of etch. */
 static int commands_output(const struct options *opt)
 {
 	int null = opt->quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
@@ -277,7 +281,7 @@ static int run_and_show(struct options *opt)
 	if (!opt->warmup_given)
 		m->warmup = m->runs > 1 && !m->simulate;
 	m->run.out = commands_output(opt);
-	/* There is no progress line if the commands write to the terminal. */
+	/* No progress is shown if the commands write to the terminal. */
 	m->progress = !isatty(m->run.out < 0 ? STDOUT_FILENO : m->run.out);
 	if (measure(m, &about, &e)) {
 		text_error(about ? about : "stat", "%s", e.text);
@@ -287,7 +291,7 @@ static int run_and_show(struct options *opt)
 	}
 	status = show(opt);
 	if (m->stopped && !fflush(stdout)) {
-		/* Ends by the same signal, so that a shell ends its loop, too. */
+		/* Ends by the signal that ended the command, so that a shell script's loop ends, too. */
 		signal(m->stopped, SIG_DFL);
 		raise(m->stopped);
 	}

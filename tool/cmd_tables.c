@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command `etch tables`: keeps unwind tables for every program and library of a system, in separate files. */
+/* The command `etch tables`: maintains unwind tables for every program and library of a system, in separate files. */
 #include "arguments.h"
 #include "command.h"
 #include "report/text.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line of etch: dispatches to the commands, prints the help text and flushes the output. */
+/* The command line of etch: runs the function of a command, prints the help text, and flushes the output. */
 #include "command.h"
 #include "report/text.h"
 #include "support/typed_name.h"
@@ -51,8 +51,11 @@ static void usage(FILE *out)
 	             "line is wrong. profile and heap return the exit status of their command.\n");
 }
 
-/* Opens /dev/null as those of the descriptors 0 to 2 that are closed: otherwise the next opened file would get the
- * number, and messages would be written into it. Each is opened in the wrong direction, so that its use still fails. */
+/*
+ * Opens /dev/null for each of the descriptors 0 to 2 that is closed. Otherwise the next file that is opened would get
+ * the number, and messages would be written into the file. The descriptor is opened for the wrong direction, so that
+ * using it fails as before.
+ */
 static void standard_streams_open(void)
 {
 	int fd;
@@ -62,12 +65,14 @@ static void standard_streams_open(void)
 			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* Flushes standard output, since a full disk must not look like success. */
+/*
+ * Flushes standard output, and reports an error, since a full disk must not look like success. Returns the exit status.
+ */
 static int output_finish(int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return status;
-	/* errno may be lost if an earlier write failed, so it writes once more to get it. */
+	/* If an earlier write failed, its errno may be lost. Another write fails in the same way, and sets errno again. */
 	if (write(STDOUT_FILENO, "\n", 1) == 1)
 		errno = EIO;
 	text_error("standard output", "cannot write: %s", strerror(errno));
@@ -76,7 +81,7 @@ static int output_finish(int status)
 
 static int command_run(int argc, char **argv)
 {
-	char name[64]; /* the prefix of getopt_long()'s messages */
+	char name[64]; /* the word with which the messages of getopt_long() begin: "etch NAME" */
 	const char *meant;
 	size_t i;
 
