@@ -50,7 +50,7 @@ static int done;
 
 /* Where libunwind is loaded; if end is 0, it is not loaded yet. */
 static uint64_t libunwind_text, libunwind_end;
-/* For entry_x86.S: the range of libunwind's code, if libunwind has a getcontext to which a call can go on. */
+/* For entry_x86.S: the range in which libunwind is mapped; size 0 if it has no getcontext to which a call can go on. */
 uint64_t interfaces_getcontext_text, interfaces_getcontext_size;
 /* libunwind's getcontext. */
 next_fn *interfaces_next_getcontext;
