@@ -6,6 +6,14 @@
  * and its helpers (changes as a transaction, patch.h), pv.c (the target of a call), table_check.c (validation of
  * tables) and trap.c (the fault handler). They reach the parts that a static program may lack through parts.h. One
  * lock protects all state, except the state that the fault handler reads; see trap.c.
+ *
+ * Terms. A site is an instruction that reads an etched object, or calls through one; it holds its load (or indirect
+ * call), or an immediate (or direct call) for the value in memory. It is live if one store can change it while threads
+ * run. An object is armed while its sites hold immediates; to arm it is to change them. A fact is a record which says
+ * that code stores to an object plainly, or lets its address escape (etch/format.h); to fold facts is to set the flags
+ * of the objects that they concern. A linked module is one that the link step has processed: it has sorted the tables,
+ * and baked the sites of armed objects, that is, written their immediates into the file. To open a page is to make it
+ * writable.
  */
 #ifndef ETCH_LIB_PATCH_INTERNAL_H
 #define ETCH_LIB_PATCH_INTERNAL_H
