@@ -6,6 +6,11 @@
  * module); stack_bounds.c says which memory is readable. table_copy.c and eh_view.c copy what is read of a module
  * that may be unloaded. prepare_modules.c, which no walk calls, fills the cache of table_cache.c with tables that
  * prepare.c makes from .eh_frame.
+ *
+ * Terms. A window is a range of pages that are known to be readable. A plain frame is one that is found by a rule of
+ * the most frequent form (plain_frames.h). A permanent module is never unloaded; any other may be unloaded during a
+ * walk, so only copies of its headers, tables and .eh_frame are read. A granule is a piece of code of 2^map_shift
+ * bytes, which has one byte in the return-address map.
  */
 #ifndef ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
 #define ETCH_LIB_UNWIND_UNWIND_INTERNAL_H
