@@ -446,6 +446,8 @@ static enum heap_ended failed_by(uint64_t size, uint64_t held, bool by_limit)
 	return HEAP_ENDED_NOT;
 }
 
+/* Would giving the recorder's memory back help an allocation of this size that has failed? Returns what failed_by()
+ * returns. */
 static enum heap_ended may_release(uint64_t size, bool by_limit)
 {
 	if (size > INT64_MAX)

@@ -47,6 +47,7 @@ static void sys_close(long fd) { sys_call3(SYS_close, fd, 0, 0); }
 
 static bool is_error(long ret) { return ret < 0 && ret > -4096; }
 
+/* Notes in the head what was missing. Returns false. */
 static bool falls_short(enum heap_short of)
 {
 	if (recording.head)

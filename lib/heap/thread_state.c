@@ -17,6 +17,7 @@ static struct heap_thread *all, *next_look;
 
 static int is_gone(long pid, int tid) { return sys_call3(SYS_tgkill, pid, tid, 0) == -ESRCH; }
 
+/* Takes over the state of a thread that is gone, or of an earlier thread with this ID; null if none was found. */
 static struct heap_thread *state_take(int tid)
 {
 	long pid = sys_call3(SYS_getpid, 0, 0, 0);
@@ -46,6 +47,7 @@ static struct heap_thread *state_take(int tid)
 	return NULL;
 }
 
+/* Makes a new state; null without memory. */
 static struct heap_thread *state_new(int tid)
 {
 	struct heap_thread *t = recorder_map(sizeof(*t));
