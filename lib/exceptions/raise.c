@@ -204,6 +204,7 @@ static int search(struct raise *x, const struct record *r)
 
 /* ---- the second phase ----------------------------------------------------------------- */
 
+/* Prepares the landing in the frame of a record, at `rip` with these two registers. */
 static int land(struct raise *x, const struct record *r, uint64_t rip, uint64_t rax, uint64_t rdx)
 {
 	struct entry *to = x->entry;
