@@ -58,6 +58,7 @@ static uint64_t *tried_slot(const struct prepare_image *im, uint64_t *key)
 	return &tried[im->start / 4096 * 0x9e3779b97f4a7c15u >> 56];
 }
 
+/* Has making a table been tried for the module of this address? Also 1 if there is no such module. */
 static int is_tried(uint64_t at)
 {
 	struct prepare_image im;
@@ -125,6 +126,7 @@ static __attribute__((noinline)) int stack_modules(struct found *found)
 
 /* ---- making ---------------------------------------------------------------------- */
 
+/* Makes the tables of the collected modules; runs on the stack of its own. */
 static void tables_make(void *arg)
 {
 	struct found *found = arg;
