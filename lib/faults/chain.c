@@ -15,6 +15,7 @@
 
 static struct chain *chains;
 
+/* Is this action a handler, rather than the default action or ignoring the signal? */
 static int is_program(const struct sigaction *a)
 {
 	return (a->sa_flags & SA_SIGINFO) || (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);

@@ -308,6 +308,7 @@ struct fixup {
 	struct etch_ex entry; /* only `data` is meaningful */
 };
 
+/* Finds the entry of an instruction in the tables of all modules. Returns 1, or 0 if there is none. */
 static int ex_find(uint64_t insn, struct fixup *f)
 {
 	const struct ex_table *t = __atomic_load_n(&tables, __ATOMIC_ACQUIRE);
