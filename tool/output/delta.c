@@ -182,6 +182,7 @@ static void look_up(struct maker *m, size_t at, size_t *from, size_t *length)
 	*length = match(m, *from, at);
 }
 
+/* Encodes `want` as commands, from its start to its end. */
 static void commands_make(struct maker *m)
 {
 	size_t at = 0;

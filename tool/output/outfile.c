@@ -351,6 +351,7 @@ static int open_temp(const struct place *p, char *name, bool *named)
 	return fd < 0 ? -EEXIST : fd;
 }
 
+/* Gives a nameless temporary file a name. Returns 0, or an errno value. */
 static int give_name(int fd, const struct place *p, char *name)
 {
 	char proc[64];
