@@ -21,6 +21,7 @@
 #define ID_MOST   64u              /* bytes of a build-id; linkers write 8 to 32 */
 #define SYSTEM    "/usr/lib/debug"
 
+/* Copies an open file to memory. Returns the descriptor of the copy, or -1. */
 static int copy_make(int fd)
 {
 	struct stat st;
@@ -171,6 +172,7 @@ static bool is_for_lines(const char *name)
 	return false;
 }
 
+/* Empties the sections that only serve source lines or variables. */
 static void lines_hide(int copy)
 {
 	Elf *elf = elf_begin(copy, ELF_C_READ, NULL);
