@@ -61,6 +61,7 @@ static void next_find(void)
 
 #endif
 
+/* Reports the failure of an allocation of `size` bytes if `p` is null. Returns p. */
 static inline void *seen(void *p, size_t size)
 {
 	if (__builtin_expect(!p && size, 0))

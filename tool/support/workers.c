@@ -225,6 +225,7 @@ static bool worker_start(struct parent *p, struct worker *w)
 	return true;
 }
 
+/* Closes the connection to a worker, waits for its process to end, and returns its wait status. */
 static int worker_end(struct parent *p, struct worker *w)
 {
 	int status = 0;
