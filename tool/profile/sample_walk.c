@@ -87,6 +87,7 @@ static bool mapping_prepare(const struct process *p, struct binary_list *binarie
 	return b->table;
 }
 
+/* Converts the status with which a walk ended at an address to a reason. */
 static enum stop stop_of(const struct memory *m, int status, uint64_t at)
 {
 	const struct process *p = m->process;
