@@ -5,7 +5,7 @@
 #include "check/check.h"
 #include "output/segment.h"
 #include "output/undo.h"
-#include "report/exchange.h"
+#include "report/report_json.h"
 #include "report/report.h"
 #include "rewrite/rewrite.h"
 

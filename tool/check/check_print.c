@@ -2,7 +2,7 @@
 /* Prints reports of `etch check` as text, JSON or SARIF (see check_print.h). */
 #include "check/check_print.h"
 #include "output/outfile.h"
-#include "report/exchange.h"
+#include "report/report_json.h"
 #include "report/listing.h"
 #include "support/bounds.h"
 #include "support/memory.h"

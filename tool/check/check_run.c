@@ -4,7 +4,7 @@
  * their reports as JSON.
  */
 #include "check/check_run.h"
-#include "report/exchange.h"
+#include "report/report_json.h"
 #include "support/memory.h"
 #include "support/progress.h"
 #include "support/workers.h"

@@ -6,7 +6,7 @@
 #ifndef DIFF_BODY_H
 #define DIFF_BODY_H
 
-#include "arch/x86/normal.h"
+#include "arch/x86/address_free.h"
 #include "diff/image.h"
 
 /* An instruction in the form in which it is compared. */

@@ -2,7 +2,7 @@
 /* Makes the JSON of a comparison (docs/schemas/diff.json). */
 #include "diff/diff_print.h"
 
-#include "report/exchange.h"
+#include "report/report_json.h"
 #include "report/listing.h"
 #include "report/text.h"
 

@@ -6,7 +6,7 @@
 #include "diff/jump_tables.h"
 #include "shared/search.h"
 
-#include "arch/x86/normal.h"
+#include "arch/x86/address_free.h"
 #include "arch/x86/fast_decoder.h"
 
 #include <ctype.h>

@@ -7,7 +7,7 @@
 #define INSPECT_VIEW_CODE_H
 
 #include "arch/x86/insn.h"
-#include "analysis/flow/detail.h"
+#include "analysis/flow/insn_detail.h"
 #include "dwarf/lines.h"
 #include "inspect/arrows.h"
 #include "inspect/inspect.h"

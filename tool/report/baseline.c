@@ -2,7 +2,7 @@
 /* Reads a baseline and matches its files and findings with those of this run. */
 #include "report/baseline.h"
 #include "shared/search.h"
-#include "report/exchange.h"
+#include "report/report_json.h"
 #include "report/listing.h"
 #include "support/memory.h"
 

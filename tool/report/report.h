@@ -2,7 +2,7 @@
 /*
  * The findings of one file in the form in which they are printed, counted and compared: each has its catalogue entry,
  * and its places are given as function + offset and source line. A report does not refer to the file, so it can be
- * kept, sent between processes (report/exchange.h) and read back from JSON.
+ * kept, sent between processes (report/report_json.h) and read back from JSON.
  */
 #ifndef REPORT_REPORT_H
 #define REPORT_REPORT_H
@@ -43,7 +43,7 @@ struct report_finding {
 	struct report_place *also; /* the places that follow `place`, and the last one (struct finding.also) */
 	size_t also_count;
 	uint64_t key;            /* equal in every file that contains this code (struct finding); 0: unknown */
-	const struct seen *seen; /* the list of files with this finding (report/seen.h); null: only this file has it */
+	const struct seen *seen; /* the list of files with this finding (report/across_files.h); null: only this file has it */
 	bool repeated;           /* `seen` is not null, and the finding has been reported for an earlier file */
 	/*
 	 * Identifies the finding in a baseline: a hash of its ID, function and text, without numbers, since these change

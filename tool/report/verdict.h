@@ -9,7 +9,7 @@
 
 #include "report/baseline.h"
 #include "report/report.h"
-#include "report/seen.h"
+#include "report/across_files.h"
 #include "report/suppress.h"
 
 #define SEVERITY_NEVER SEVERITIES /* a value in place of a severity, for --fail-on never and --compiler ignore */

@@ -29,7 +29,7 @@ struct frames_options {
 	const struct profile *profile; /* conventions of the file; null: those of user space */
 	/* Notes that the profile has already read; frames_find() takes them over. Null: frames_find() reads them. */
 	struct notes *notes;
-	/* In: the addresses to report in detail (analysis/flow/detail.h); out: the details found. Null: no details
+	/* In: the addresses to report in detail (analysis/flow/insn_detail.h); out: the details found. Null: no details
 	 * are wanted. */
 	struct detail *detail;
 };

@@ -4,7 +4,7 @@
  * findings into one list each.
  */
 #include "analysis/facts/fixups.h"
-#include "analysis/flow/detail.h"
+#include "analysis/flow/insn_detail.h"
 #include "analysis/runtimes/runtimes.h"
 #include "analysis/interproc/continuation_walk.h"
 #include "analysis/interproc/noreturn.h"

@@ -4,7 +4,7 @@
  * (as a function or as a part of one), how many bytes were pushed before its start, whether it is code at all.
  * Interface: worker.h.
  */
-#include "analysis/flow/detail.h"
+#include "analysis/flow/insn_detail.h"
 #include "analysis/flow/flow_internal.h"
 #include "analysis/interproc/worker.h"
 #include "analysis/interproc/rounds.h"
@@ -31,7 +31,7 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 	enum flow_start start = e->start;
 
 	/* .eh_frame has the state of the jumps, but calls lead there too. A tail call does not count against .eh_frame and
-	 * the jumps: see misfits.c. */
+	 * the jumps: see refuted_starts.c. */
 	if (start == START_PART && s->misfit == START_CALLED)
 		return START_ASSUMED;
 	if (start == START_FUNCTION && s->misfit != START_FITS)
@@ -58,7 +58,7 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 /*
  * Moves doubtful edges of o->in to the end, for doubts_take(), and returns the number of the others. An edge to the
  * start of a called function, in a state other than that of an entry, is doubtful: it may come from code after a call
- * that does not return, or from code whose frame is unknown, or never be taken (misfits.c). If its state were joined
+ * that does not return, or from code whose frame is unknown, or never be taken (refuted_starts.c). If its state were joined
  * with that of the entry, all rows would be lost.
  */
 static size_t doubts_last(struct worker *o, const struct code_range *p, size_t count)

@@ -43,7 +43,7 @@ void starts_classify(struct work *w);
  * edges from marked code ranges, which are out of date. */
 void parts_find(struct work *w);
 
-/* misfits.c: judges the starts to which code jumps in a state other than that of a function's entry. */
+/* refuted_starts.c: judges the starts to which code jumps in a state other than that of a function's entry. */
 void misfits_find(struct work *w);
 /* Looks for a proof that code begins with a function's entry, for code ranges that need one; sets
  * range_state.tail_proved. */

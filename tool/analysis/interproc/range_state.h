@@ -80,7 +80,7 @@ enum settling {
 	ABANDONED, /* it has been analysed without flow, and is not marked any more */
 };
 
-/* What misfits.c concludes about the start of a code range from jumps there in states other than that of a function's
+/* What refuted_starts.c concludes about the start of a code range from jumps there in states other than that of a function's
  * entry (flow_misfit). */
 enum start_misfit {
 	START_FITS,   /* there are no such jumps, or they do not count */
@@ -174,7 +174,7 @@ struct range_state {
 	bool entry_refuted : 1;
 	bool cfi_part : 1; /* at its start, .eh_frame has a state other than that of a function's entry */
 	/* It tail-calls a proven function in the state of an entry, which proves that it begins with an entry
-	 * (misfits.c). */
+	 * (refuted_starts.c). */
 	bool tail_proved : 1;
 
 	/* Results of the last analysis, and is_handler. */

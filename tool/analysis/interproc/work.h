@@ -10,8 +10,8 @@
  *     links.h         call_graph.c, link_lists.c   edges and links between code ranges
  *                   round_prepare.c   between two rounds, with these:
  *     range_starts.h  undiscovered.c, open_ranges.c, gap_sweep.c, noted_ranges.c   where code ranges begin and end
- *                     starts.c, misfits.c, entry_tail.c, wide_fde.c, tried_starts.c   what begins there (range_state.h)
- *     other_frames.h  continuations.c, continuation_walk.c, interpreters.c       in whose frame code runs
+ *                     starts.c, refuted_starts.c, entry_tail.c, wide_fde.c, tried_starts.c   what begins there
+ * (range_state.h) other_frames.h  continuations.c, continuation_walk.c, interpreters.c       in whose frame code runs
  *     noreturn.h      returns.c, noreturn_*.c                                    which functions return
  *   other_frames.h  observe_edges.c, fixup_frames.c   after the last round
  *   own_stack_ranges.h   own_stack.c, own_stack_starts.c   code with a stack of its own, during and after the rounds

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Decodes an instruction and clears the fields that depend on addresses. */
-#include "arch/x86/normal.h"
+#include "arch/x86/address_free.h"
 #include "arch/x86/newer.h"
 #include "arch/x86/zydis.h"
 

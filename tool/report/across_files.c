@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Groups equal findings of several files by the key of their code. */
-#include "report/seen.h"
+#include "report/across_files.h"
 #include "support/memory.h"
 
 #include <stdlib.h>

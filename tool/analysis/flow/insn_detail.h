@@ -3,8 +3,8 @@
  * Results of the flow analysis for each instruction of an address interval, which etch inspect code shows beside the
  * code. frames_options.detail requests them. (The unwind rows are made from the same states, but have only the rules.)
  */
-#ifndef ANALYSIS_FLOW_DETAIL_H
-#define ANALYSIS_FLOW_DETAIL_H
+#ifndef ANALYSIS_FLOW_INSN_DETAIL_H
+#define ANALYSIS_FLOW_INSN_DETAIL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements detail.h. Each code range has one struct detail_part, which is replaced each time that the range is
+/* Implements insn_detail.h. Each code range has one struct detail_part, which is replaced each time that the range is
  * analysed. At the end, all parts are merged into one sorted struct detail. */
-#include "analysis/flow/detail.h"
+#include "analysis/flow/insn_detail.h"
 
 #include "analysis/flow/flow_internal.h"
 #include "shared/search.h"

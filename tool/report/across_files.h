@@ -4,8 +4,8 @@
  * the files that were linked from either. Such a finding is reported once, with the list of files. Objects with
  * different names count as different code, even if their bytes are equal.
  */
-#ifndef REPORT_SEEN_H
-#define REPORT_SEEN_H
+#ifndef REPORT_ACROSS_FILES_H
+#define REPORT_ACROSS_FILES_H
 
 #include "report/report.h"
 #include "support/hash_index.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* JSON encoding and decoding of reports. */
-#include "report/exchange.h"
+#include "report/report_json.h"
 #include "report/listing.h"
-#include "report/seen.h"
+#include "report/across_files.h"
 #include "support/memory.h"
 
 #include <errno.h>

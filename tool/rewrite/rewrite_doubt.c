@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds files that a second rewrite might change again (rewrite_doubt()). */
+/* Finds files that a second rewrite might change again (rewrite_doubt()). It only looks at the input; the second run is
+ * again_check() in rewrite_file.c. */
 #include "analysis/facts/cfi_file.h"
 #include "elf/dynamic.h"
 #include "output/segment.h"
@@ -13,8 +14,9 @@
 #define SHT_RELR 19
 #endif
 
-/* Did an earlier run rewrite the file? Its additions are recognised by section names and by the first bytes of the
- * segment, even if they are damaged. */
+/* Did an earlier run rewrite the file? That is a reason to try a second run on any such file, because its additions
+ * might be damaged: they are recognised by section names and by the first bytes of the segment alone. If they are not
+ * damaged, the second run changes nothing, and no message is printed. */
 static bool was_rewritten(const struct elf_file *f)
 {
 	static const char *const names[] = {UNDO_SECTION, ETCH_SEC_ORC_IP, ETCH_SEC_ORC,

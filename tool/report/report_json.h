@@ -3,8 +3,8 @@
  * Converts a report to JSON and back. The encoding has three uses: the output of `etch check --format json`, the
  * baseline, and the result that a worker process sends to its parent. The schema is docs/schemas/check.json.
  */
-#ifndef REPORT_EXCHANGE_H
-#define REPORT_EXCHANGE_H
+#ifndef REPORT_REPORT_JSON_H
+#define REPORT_REPORT_JSON_H
 
 #include <json-c/json.h>
 

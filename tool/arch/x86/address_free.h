@@ -3,8 +3,8 @@
  * An instruction as it is compared between builds: without the fields that depend only on its own address and on the
  * addresses of its operands. Two builds of the same code are equal as sequences of such instructions (diff/body.h).
  */
-#ifndef X86_NORMAL_H
-#define X86_NORMAL_H
+#ifndef X86_ADDRESS_FREE_H
+#define X86_ADDRESS_FREE_H
 
 #include <stdbool.h>
 #include <stddef.h>
