@@ -149,7 +149,7 @@ static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 		opt->make.unwind.replace = EH_REPLACE_ALL;
 		return true;
 	}
-	opt->debug = name;
+	opt->debug_out = name;
 	if (*name)
 		return true;
 	text_error("--eh-frame", "the value is empty; it must be missing, all or the name of a file");
@@ -165,7 +165,7 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		fprintf(stderr, "etch: --sidecar cannot be combined with -o\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
 		fprintf(stderr, "etch: --sidecar cannot be combined with --only\n");
-	else if (opt->debug &&
+	else if (opt->debug_out &&
 	         (opt->output || opt->sidecar || opt->make.unwind.eh_frame || opt->make.unwind.sframe || only))
 		fprintf(stderr, "etch: --eh-frame=OUT can be combined only with --no-cfi, -j, -v and --werror\n");
 	else if (opt->make.unwind.replace && opt->make.unwind.no_cfi)
@@ -269,7 +269,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 }
 
 /* True if the files that the operands name are replaced by the output. */
-static bool is_in_place(const struct rewrite_command *o) { return !o->output && !o->sidecar && !o->debug; }
+static bool is_in_place(const struct rewrite_command *o) { return !o->output && !o->sidecar && !o->debug_out; }
 
 /*
  * Checks, before any file is opened, that --yes is given for directories of the system. Returns false after a message.
@@ -334,7 +334,7 @@ static int command_run(int argc, char **argv, struct command_line *l)
 		return EXIT_UNUSABLE;
 	if (!directories_agree(l, argc - first, argv + first))
 		return EXIT_UNUSABLE;
-	if (l->opt.sidecar || l->opt.debug)
+	if (l->opt.sidecar || l->opt.debug_out)
 		l->opt.make.imv = l->opt.make.pv = l->opt.make.ex = false;
 	if (files_find(argc - first, argv + first, l->opt.output, &files)) {
 		files_announce(l, argc - first, argv + first, &files);

@@ -183,7 +183,7 @@ static void rewrite_beside(const uint8_t *data, size_t size, unsigned how)
 	unlink(out);
 	file_write(in, data, size);
 	o.make.unwind.eh_frame = true;
-	o.debug = out;
+	o.debug_out = out;
 	status = quietly(rewrite_one, in, &o);
 	must(same(in, data, size));
 	must(status != EXIT_UNUSABLE || access(out, F_OK));

@@ -39,7 +39,8 @@ struct run {
 	int worst;
 };
 
-static int one(const struct run *r, size_t i)
+/* Rewrites or restores the file of this number. Returns its exit status. */
+static int file_do(const struct run *r, size_t i)
 {
 	const struct input *in = &r->files->list[i];
 
@@ -57,7 +58,8 @@ struct head {
 	size_t out;
 };
 
-static void work(void *ctx, size_t i, char **answer, size_t *size)
+/* In a worker: does one file, and makes the answer of what it prints. */
+static void answer_make(void *ctx, size_t i, char **answer, size_t *size)
 {
 	FILE *out = stdout, *err = stderr;
 	struct head head = {0};
@@ -66,7 +68,7 @@ static void work(void *ctx, size_t i, char **answer, size_t *size)
 
 	stdout = mem_stream(&text[0], &head.out);
 	stderr = mem_stream(&text[1], &err_size);
-	head.status = one(ctx, i);
+	head.status = file_do(ctx, i);
 	mem_stream_close(stdout, &text[0]);
 	mem_stream_close(stderr, &text[1]);
 	stdout = out;
@@ -80,7 +82,8 @@ static void work(void *ctx, size_t i, char **answer, size_t *size)
 	free(text[1]);
 }
 
-static bool done(void *ctx, size_t i, const char *answer, size_t size, const char *why)
+/* In the parent: prints what the answer of a worker holds. Without an answer, `why` is the reason. */
+static bool answer_print(void *ctx, size_t i, const char *answer, size_t size, const char *why)
 {
 	struct run *r = ctx;
 	struct head head = {.status = EXIT_UNUSABLE};
@@ -102,13 +105,17 @@ int rewrite_files(const struct inputs *files, const struct rewrite_command *opt)
 {
 	struct rewrite_command each = *opt;
 	struct run r = {.files = files, .opt = &each};
-	struct workers_run workers = {
-		.count = files->count, .jobs = opt->jobs, .what = "rewrite", .work = work, .done = done, .ctx = &r};
+	struct workers_run workers = {.count = files->count,
+	                              .jobs = opt->jobs,
+	                              .what = "rewrite",
+	                              .work = answer_make,
+	                              .done = answer_print,
+	                              .ctx = &r};
 
 	each.make.unwind.jobs = files->count == 1 ? opt->jobs : 1;
 	if (files->count == 1) {
 		bounds_memory_ends();
-		r.worst = one(&r, 0);
+		r.worst = file_do(&r, 0);
 	} else {
 		if (!opt->undo && (opt->make.imv || opt->make.pv))
 			names_collect(files, &r.names);

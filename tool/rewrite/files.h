@@ -8,7 +8,7 @@
 
 struct rewrite_command {
 	const char *output, *sidecar;
-	const char *debug; /* a file, or a directory for a separate debug file */
+	const char *debug_out; /* OUT of --eh-frame=OUT: the separate debug file, or a directory for it; null: not given */
 	bool werror, verbose, undo, no_undo;
 	int jobs; /* number of processes; for a single file, of threads */
 	struct rewrite_options make;

@@ -40,8 +40,10 @@ static void in_place_restore(struct elf_file *f, const uint8_t *before, const st
 }
 
 /*
- * Makes the rows, and checks that they fit. If the tables cannot grow, only the sites that the object step listed are
- * kept, a finding tells about the others, and objects without a record stay unarmed.
+ * Checks that the rows of all sites and objects fit. It makes them only to count them: no object is judged and no site
+ * is baked yet, so their flags are not right, and sites_pass() makes them again. The count has to come first, because
+ * if the tables cannot grow, only the sites that the object step listed are kept, a finding tells about the others, and
+ * objects without a record stay unarmed.
  */
 static int tables_fit(struct scan *s, struct elf_file *f, const struct linked_tables *now,
                       const struct rewrite_options *o, struct linked_rows *rows, struct error *e)
@@ -131,11 +133,13 @@ struct link_step {
 	struct scan *s;
 	struct rewrite_result *out;
 	struct error *e;
-	bool sites;            /* the file has tables of sites */
-	bool bakes;            /* it has such tables, and --only selects sites: the tables are regenerated */
-	bool ex;               /* its exception table is checked and sorted */
-	const uint8_t *before; /* its bytes before changes in place; null: no step changes bytes in place */
-	struct linked_tables now;
+	bool sites;               /* the file has tables of sites */
+	bool bakes;               /* it has such tables, and --only selects sites: the tables are regenerated */
+	bool ex;                  /* its exception table is checked and sorted */
+	const uint8_t *before;    /* its bytes before changes in place; null: no step changes bytes in place */
+	struct linked_tables now; /* the tables in the file */
+	/* Those to be written: first copies of the existing ones (rows_keep()), of which rows_make() replaces those that
+	 * are selected, once to count them (tables_fit()), and once when all is decided (sites_pass()). */
 	struct linked_rows rows;
 	struct linked_unwind unwind;
 	struct findings faults;
@@ -176,7 +180,7 @@ static int sites_pass(struct link_step *t)
 	    (o->pv && (sites_bake(s, SITE_CALL, f, &t->now, &out->calls.baked, t->e) ||
 	               in_place_bake(s, f, &t->now, &out->in_place, &out->in_place_baked, t->e))))
 		return -1;
-	rows_make(s, &t->now, o->imv, o->pv, &t->rows);
+	rows_make(s, &t->now, o->imv, o->pv, &t->rows); /* anew: tables_fit() made them before all this was known */
 	if (o->imv)
 		sites_count(s, SITE_LOAD, &out->loads);
 	if (o->pv)
@@ -239,7 +243,7 @@ static void output_settle(const struct elf_file *f, const uint8_t *before, const
 }
 
 /* Reads the tables of earlier steps. Without a module descriptor libetch finds no etched object at run time, whatever
- * tables there are. Returns 1 if nothing that was requested applies to this file, otherwise 0, or -1 and a message. */
+ * tables there are. Returns 0, or -1 and a message. */
 static int tables_read(struct link_step *t)
 {
 	int r = linked_tables_read(t->f, &t->now, t->e);
@@ -251,11 +255,12 @@ static int tables_read(struct link_step *t)
 			return -1;
 	t->bakes = t->sites && (t->o->imv || t->o->pv);
 	t->ex = t->o->ex && rewrite_has_ex(t->f);
-	return r < 0 ? -1 : !t->sites && !t->o->orc && !t->ex;
+	return r < 0 ? -1 : 0;
 }
 
-/* Restores the code that the linker wrote, which makes the rewrite idempotent. */
-static int original_restore(struct link_step *t)
+/* Turns the immediates, direct calls and nops of an earlier run back into the loads and calls that the compiler wrote,
+ * which makes the rewrite idempotent. Makes a copy of the file's bytes first, if this or a later step changes any. */
+static int unbake_pass(struct link_step *t)
 {
 	if (t->sites || t->ex ||
 	    (t->o->orc && elf_section_find(t->f, ETCH_SEC_ORC_IP, 1))) { /* bytes will change in place */
@@ -268,19 +273,20 @@ static int original_restore(struct link_step *t)
 	return sites_unbake(t->f, &t->now, t->e) || in_place_unbake(t->f, &t->now, t->e) ? -1 : 0;
 }
 
-/* Makes unwind rows from the code, or keeps the existing table. Returns 1 if the rows fit no table, for the reason in
- * `why`, in which case the rest is rewritten nevertheless, otherwise 0, or -1 and a message. */
-static int unwind_pass(struct link_step *t, struct error *why)
+/* Makes unwind rows from the code, or keeps the existing table. If the rows fit no table, sets *missing and the reason
+ * `why`, and the rest is rewritten nevertheless; if there is no rest, that is an error. Returns 0, or -1 and a
+ * message. */
+static int unwind_pass(struct link_step *t, bool *missing, struct error *why)
 {
 	int r = t->o->orc ? unwind_linked(t->f, &t->o->unwind, &t->out->unwind, &t->unwind, t->e)
 	                  : linked_unwind_read(t->f, &t->unwind, t->e);
 
-	if (r < 0 || (t->o->orc && r > 0 && !t->bakes && !t->ex))
+	*missing = t->o->orc && r > 0;
+	if (r < 0 || (*missing && !t->bakes && !t->ex))
 		return -1;
-	if (!t->o->orc || !r)
-		return 0;
-	*why = *t->e;
-	return 1;
+	if (*missing)
+		*why = *t->e;
+	return 0;
 }
 
 /* Writes the tables. This comes last, since they record what the other steps did. */
@@ -288,34 +294,43 @@ static int tables_write(struct link_step *t)
 {
 	const struct linked_contents contents = {&t->rows, &t->unwind};
 	struct rewrite_result *out = t->out;
+	bool segment; /* linked_tables_write() has made one, which has the unwind table too */
 
 	if (t->o->orc && elf_section_find(t->f, ETCH_SEC_ORC_IP, 1) && object_orc_sort(t->f, &out->orc_sorted, t->e))
 		return -1;
 	if (t->sites && (t->bakes || t->now.moved) &&
 	    linked_tables_write(t->f, &t->now, &contents, &out->bytes, &out->size, t->e))
 		return -1;
-	return !out->bytes && t->o->orc && t->unwind.count ? unwind_write(t) : 0;
+	segment = out->bytes != NULL;
+	return !segment && t->o->orc && t->unwind.count ? unwind_write(t) : 0;
 }
 
+/*
+ * The order of the passes. Rows are made from the code that the compiler wrote, hence after unbake_pass() and before
+ * sites_pass(), which bakes: the bytes of the table then do not depend on whether the file was rewritten before. The
+ * tables of sites come after baking, since they say what is in the code. The segment is written last, with all tables.
+ * What later runs have to know goes into it beside the unwind table: the functions of --init, and the note.
+ */
 static int link_step_run(struct link_step *t)
 {
 	struct error why;
 	const uint8_t *was;
-	int r = tables_read(t), missing;
+	bool missing;
 
-	if (r)
-		return r < 0 ? -1 : 0;
-	if (original_restore(t) || (t->ex && rewrite_ex(t->f, &t->faults, t->out, t->e)))
+	if (tables_read(t))
 		return -1;
-	missing = unwind_pass(t, &why);
-	if (missing < 0 || (t->bakes && sites_pass(t)))
+	if (!t->sites && !t->o->orc && !t->ex)
+		return 0; /* the file has nothing of what was requested */
+	if (unbake_pass(t) || (t->ex && rewrite_ex(t->f, &t->faults, t->out, t->e)))
+		return -1;
+	if (unwind_pass(t, &missing, &why) || (t->bakes && sites_pass(t)))
 		return -1;
 	if (t->sites)
 		rest_restore(t->f, t->before, t->o, &t->now, &t->rows);
 	findings_take(&t->s->findings, &t->faults);
 	if (t->o->orc) {
-		unwind_print_lost(t->s, t->out);
-		unwind_print_far(t->s, t->out);
+		lost_rows_finding_add(t->s, t->out);
+		far_code_finding_add(t->s, t->out);
 	}
 	if (missing)
 		unwind_missing(t->s, why.text);
@@ -323,7 +338,7 @@ static int link_step_run(struct link_step *t)
 	if (t->unwind.count && t->now.init_count)
 		linked_unwind_init_list(&t->unwind, t->now.init, t->now.init_count);
 	if (t->unwind.count)
-		note_add(&t->unwind, t->f, was, unwind_replaces(t->f, &t->o->unwind));
+		rewrite_note_add(&t->unwind, t->f, was, unwind_replaces(t->f, &t->o->unwind));
 	if (tables_write(t))
 		return -1;
 	output_settle(t->f, t->before, was, t->out);

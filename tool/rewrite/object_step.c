@@ -86,12 +86,12 @@ static int tables_build(const struct scan *s, struct object_tables *t, struct er
 	return 0;
 }
 
-/* Sets the flags in __pv_native, in f's bytes, according to the sequences in the code. Returns 1 if a flag changed,
- * otherwise 0, or -1 and a message. */
-static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
+/* Sets the flags in __pv_native, in f's bytes, according to the sequences in the code. Sets *changed if one was
+ * different. Returns 0, or -1 and a message. */
+static int native_flags_set(struct elf_file *f, struct scan *s, bool *changed, struct error *e)
 {
 	struct natives found;
-	int changed = 0;
+	int err = 0;
 	size_t i;
 
 	if (natives_check(f, &found, s)) {
@@ -104,18 +104,17 @@ static int natives_flag(struct elf_file *f, struct scan *s, struct error *e)
 
 		if (x->flags == x->was)
 			continue;
-		if (!changed)
+		if (!*changed)
 			elf_bytes_own(f);
-		if (elf_section_alone(f, x->section, e)) {
-			changed = -1;
+		err = elf_section_alone(f, x->section, e) ? -1 : 0;
+		if (err)
 			break;
-		}
 		record = (uint8_t *)f->sections[x->section].data + x->at;
 		record[offsetof(struct etch_native, flags)] = x->flags;
-		changed = 1;
+		*changed = true;
 	}
 	natives_free(&found);
-	return changed;
+	return err;
 }
 
 /* Makes a copy of f's current bytes the output. */
@@ -138,55 +137,66 @@ struct object_step {
 	bool *emptied; /* for each section, whether it is to be emptied */
 };
 
-/* Returns 1 if the file already has these unwind rows, and frees them, so that none are written. Returns 0 if it has
- * other rows or none, and marks the sections to be emptied. Otherwise returns -1 and a message. */
-static int orc_pass_present(struct object_step *t)
+/* Marks more sections to be emptied. */
+static void emptied_add(struct object_step *t, const bool *more)
 {
-	bool *mine = mem_zero(t->f->section_count, sizeof(*mine));
-	int same = object_orc_present(t->f, &t->unwind.orc, mine, t->e);
-	uint32_t i;
-
-	for (i = 0; i < t->f->section_count && !same; i++)
-		t->emptied[i] |= mine[i];
-	if (same > 0)
-		object_orc_free(&t->unwind.orc);
-	free(mine);
-	return same;
+	for (uint32_t i = 0; i < t->f->section_count; i++)
+		t->emptied[i] |= more[i];
 }
 
-/* Does the same, but if the file has no space for the sections of rows besides those of the tables, it writes no rows
- * and adds a finding; the sites are rewritten nevertheless. */
-static int orc_pass(struct object_step *t)
+/* If the file already has the rows of t->unwind.orc, sets *same and frees them, so that none are written. If it has
+ * other rows or none, marks their sections to be emptied. Returns 0, or -1 and a message. */
+static int orc_compare(struct object_step *t, bool *same)
 {
-	int same = orc_pass_present(t);
+	bool *mine = mem_zero(t->f->section_count, sizeof(*mine));
+	int present = object_orc_present(t->f, &t->unwind.orc, mine, t->e);
+
+	*same = present > 0;
+	if (*same)
+		object_orc_free(&t->unwind.orc);
+	else if (!present)
+		emptied_add(t, mine);
+	free(mine);
+	return present < 0 ? -1 : 0;
+}
+
+/* Prepares the sections of unwind rows. Sets *same if the file has them already, in which case none are written. If the
+ * file has no space for them besides the tables of sites, adds a finding, and empties the sections of an earlier run;
+ * the sites are rewritten nevertheless. Returns 0, or -1 and a message. */
+static int orc_pass(struct object_step *t, bool *same)
+{
 	struct error why;
 
-	if (same || !t->unwind.orc.count || !object_write_capacity(t->f, t->unwind.orc.count + t->tables.count, &why))
-		return same;
+	if (orc_compare(t, same))
+		return -1;
+	if (*same || !t->unwind.orc.count || !object_write_capacity(t->f, t->unwind.orc.count + t->tables.count, &why))
+		return 0;
 	object_orc_free(&t->unwind.orc);
 	t->out->unwind.rows = 0;
 	t->out->unwind.unwind_bytes = 0;
 	scan_finding_add(t->s, "ETCH-T001", 0, 0, "no unwind table: the file %.200s", why.text);
-	return orc_pass_present(t);
+	return orc_compare(t, same);
 }
 
-/* Does the same as orc_pass_present() for .sframe. Without --sframe an existing section stays. */
-static int sframe_pass(struct object_step *t)
+/* Prepares .sframe. If the file has the same section already, or --sframe was not given, sets *same, and what the file
+ * has stays. If it has another one or none, marks its sections to be emptied. Returns 0, or -1 and a message. */
+static int sframe_pass(struct object_step *t, bool *same)
 {
 	bool *mine;
-	int same;
-	uint32_t i;
+	int present;
 
-	if (!t->o->unwind.sframe)
-		return 1;
+	*same = !t->o->unwind.sframe;
+	if (*same)
+		return 0;
 	mine = mem_zero(t->f->section_count, sizeof(*mine));
-	same = object_sframe_present(t->f, &t->unwind.sframe, mine, t->e);
-	for (i = 0; i < t->f->section_count && !same; i++)
-		t->emptied[i] |= mine[i];
-	if (same > 0)
+	present = object_sframe_present(t->f, &t->unwind.sframe, mine, t->e);
+	*same = present > 0;
+	if (*same)
 		object_sframe_free(&t->unwind.sframe);
+	else if (!present)
+		emptied_add(t, mine);
 	free(mine);
-	return same;
+	return present < 0 ? -1 : 0;
 }
 
 /* Refuses kernel objects. objtool writes sections of these names, and the kernel reads them in a module, in a format
@@ -233,21 +243,19 @@ static struct new_section *sections_join(const struct object_step *t, size_t *co
 	return all;
 }
 
-/* Finds the etched objects and every instruction that accesses one, and counts the sites. Returns 1 if bytes of the
- * file have changed, 0 if none have, or -1 and a message. */
-static int sites_pass(struct object_step *t, const struct name_set *others)
+/* Finds the etched objects and every instruction that accesses one, and counts the sites. Sets *changed if bytes of the
+ * file have changed. Returns 0, or -1 and a message. */
+static int sites_find(struct object_step *t, const struct name_set *others, bool *changed)
 {
 	const struct rewrite_options *o = t->o;
 	struct scan *s = t->s;
-	int flagged;
 	size_t i;
 
 	if ((o->imv || o->pv) && scan_object_file(s, t->f, others)) {
 		*t->e = s->error;
 		return -1;
 	}
-	flagged = o->pv ? natives_flag(t->f, s, t->e) : 0;
-	if (flagged < 0)
+	if (o->pv && native_flags_set(t->f, s, changed, t->e))
 		return -1;
 	for (i = 0; i < s->site_count; i++) {
 		struct rewrite_counts *c = s->sites[i].kind == SITE_LOAD ? &t->out->loads : &t->out->calls;
@@ -257,7 +265,7 @@ static int sites_pass(struct object_step *t, const struct name_set *others)
 		c->sites += !s->sites[i].reason;
 		c->kept += s->sites[i].reason != NULL;
 	}
-	return flagged;
+	return 0;
 }
 
 /* Checks the exception table of the file. Returns 0, or -1 and a message. */
@@ -274,30 +282,34 @@ static int ex_pass(struct object_step *t)
 	return err;
 }
 
-/* Makes the tables, except those that an earlier run wrote in the same form, which makes the rewrite idempotent.
- * Returns 1 if the file has all of them, 0 if it does not, or -1 and a message. */
-static int tables_pass(struct object_step *t)
+/* Makes the tables, except those that an earlier run wrote in the same form, which makes the rewrite idempotent. Sets
+ * *same if these are all. Returns 0, or -1 and a message. */
+static int tables_pass(struct object_step *t, bool *same)
 {
-	int sites_same = 1, orc_same = 1, sframe_same = 1;
+	bool sites_same = true, orc_same = true, sframe_same = true;
 
 	if (t->o->imv || t->o->pv) {
+		int present;
+
 		if (tables_build(t->s, &t->tables, t->e))
 			return -1;
-		sites_same = object_tables_present(t->f, &t->tables, t->emptied, t->e);
+		present = object_tables_present(t->f, &t->tables, t->emptied, t->e);
+		if (present < 0)
+			return -1;
+		sites_same = present > 0;
 	}
-	if (sites_same > 0) {
+	if (sites_same) {
 		memset(t->emptied, 0, t->f->section_count * sizeof(*t->emptied));
 		object_tables_free(&t->tables);
 	}
-	if (sites_same >= 0 && t->o->orc)
-		orc_same = orc_pass(t);
-	if (sites_same >= 0 && orc_same >= 0)
-		sframe_same = sframe_pass(t);
-	return sites_same < 0 || orc_same < 0 || sframe_same < 0 ? -1 : sites_same && orc_same && sframe_same;
+	if ((t->o->orc && orc_pass(t, &orc_same)) || sframe_pass(t, &sframe_same))
+		return -1;
+	*same = sites_same && orc_same && sframe_same;
+	return 0;
 }
 
 /* Makes the file with the new sections the output. Returns 0, or -1 and a message. */
-static int tables_write(struct object_step *t)
+static int sections_write(struct object_step *t)
 {
 	size_t count;
 	struct new_section *all = sections_join(t, &count);
@@ -317,7 +329,8 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
                    struct rewrite_result *out, struct error *e)
 {
 	struct object_step t = {.f = f, .o = o, .s = s, .out = out, .e = e, .tables = {.imv = o->imv, .pv = o->pv}};
-	int flagged, same, err = -1;
+	bool changed = false, same;
+	int err = -1;
 
 	memset(out, 0, sizeof(*out));
 	memset(s, 0, sizeof(*s));
@@ -325,19 +338,18 @@ int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const st
 	if ((o->orc && orc_of_kernel(f, e)) || names_check(f, e))
 		return -1;
 	t.emptied = mem_zero(f->section_count, sizeof(*t.emptied));
-	flagged = sites_pass(&t, others);
-	if (flagged < 0 || ex_pass(&t))
+	if (sites_find(&t, others, &changed) || ex_pass(&t))
 		goto out;
 	if (o->orc) {
 		if (unwind_object(f, &o->unwind, &out->unwind, &t.unwind, e))
 			goto out;
-		unwind_print_lost(s, out);
+		lost_rows_finding_add(s, out);
 	}
-	same = tables_pass(&t);
-	if (same >= 0)
-		err = same ? 0 : tables_write(&t);
-	if (same > 0 && flagged)
+	if (tables_pass(&t, &same))
+		goto out;
+	if (same && changed)
 		bytes_copy(f, out);
+	err = same ? 0 : sections_write(&t);
 out:
 	object_tables_free(&t.tables);
 	object_orc_free(&t.unwind.orc);

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of `etch rewrite`, on files in memory. */
+/*
+ * The steps of `etch rewrite`, on files in memory:
+ *
+ *   object_step.c                      rewrite_object()
+ *   link_step.c                        rewrite_linked(), and the exception table of both steps
+ *   rewrite_file.c                     rewrite_result_free(); calls the steps (files.h)
+ *   rewrite_doubt.c                    rewrite_doubt()
+ *   rewrite_print.c                    rewrite_print_*()
+ *   unwind_findings.c                  *_finding_add()
+ */
 #ifndef REWRITE_H
 #define REWRITE_H
 
@@ -36,6 +45,8 @@ struct rewrite_result {
 		ex_dropped; /* entries of the exception table; linked: those dropped because their code is gone */
 };
 
+/* Both steps fill *s, to whose findings they add, and *out. They return 0, or -1 and a message. f's bytes may change in
+ * memory. `others` names the etched objects that other files of the command define. */
 int rewrite_object(struct elf_file *f, const struct rewrite_options *o, const struct name_set *others, struct scan *s,
                    struct rewrite_result *out, struct error *e);
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,
@@ -45,7 +56,8 @@ void rewrite_result_free(struct rewrite_result *r);
 /*
  * Returns the reason why rewriting this file might not be idempotent, or null if it is. Damaged additions of an earlier
  * run may be mistaken for something else as long as they are in the file, but not once they are replaced. And if
- * sections overlap, the section that counts can depend on whether new sections come before or after them.
+ * sections overlap, the section that counts can depend on whether new sections come before or after them. The reason is
+ * printed only if a second run does change the file.
  */
 const char *rewrite_doubt(const struct elf_file *f, const struct rewrite_options *o);
 
@@ -62,13 +74,13 @@ size_t rewrite_print_findings(const char *path, const struct elf_file *f, const 
  */
 void rewrite_print_objects(const char *path, struct scan *s, bool all);
 /* Prints the summary of a file, one line, to standard output. */
-void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
-                        const struct rewrite_result *r);
+void rewrite_print_summary(const char *path, const struct elf_file *f, const struct rewrite_options *o,
+                           const struct rewrite_result *r);
 /* Prints notes about moved headers of a linked file, which matter to tools that process it later. */
 void rewrite_print_headers(const char *path, const struct elf_file *f, const struct rewrite_result *done);
 
 /* Adds the finding about code that gets no rows because it is far from the rest, if there is such code. */
-void unwind_print_far(struct scan *s, const struct rewrite_result *r);
+void far_code_finding_add(struct scan *s, const struct rewrite_result *r);
 /* Adds the finding about rows that do not fit the orc encoding, if there are such rows. */
-void unwind_print_lost(struct scan *s, const struct rewrite_result *r);
+void lost_rows_finding_add(struct scan *s, const struct rewrite_result *r);
 #endif

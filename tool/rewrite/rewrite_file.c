@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* The output path, and the file from which the output takes its permissions (`model`). */
-struct place {
+struct output_place {
 	const char *path, *model;
 	char apart[4096];             /* holds the path of a sidecar or debug file */
 	int directory;                /* of a sidecar; 0: the output is none */
@@ -50,7 +50,7 @@ static void sidecar_name(const struct sidecar_identity *of, const char *id, int 
 
 /* Opens the directory of the sidecar, and sets the path that messages show. */
 static int sidecar_place(const struct elf_file *f, const char *directory, const struct sidecar_identity *of,
-                         struct place *to, struct error *e)
+                         struct output_place *to, struct error *e)
 {
 	char text[2 * SIDECAR_ID_MOST + 1];
 	const uint8_t *id;
@@ -76,7 +76,7 @@ static int sidecar_place(const struct elf_file *f, const char *directory, const 
 }
 
 /* Is the output a file of its own instead of the input's new version? */
-static bool is_apart(const struct rewrite_command *opt) { return opt->sidecar || opt->debug; }
+static bool is_apart(const struct rewrite_command *opt) { return opt->sidecar || opt->debug_out; }
 
 /* Makes the folders of a debug file: the directory exists, but .build-id and the folder in it may be missing. */
 static int folders_make(char *path, size_t directory, struct error *e)
@@ -100,90 +100,91 @@ void rewrite_result_free(struct rewrite_result *r)
 }
 
 /* Moves the bytes of the unwind table, which is a file of its own, to the result. */
-static void bytes_take(struct rewrite_result *done)
+static void bytes_take(struct rewrite_result *result)
 {
-	done->bytes = done->unwind.bytes;
-	done->size = done->unwind.size;
-	done->unwind.bytes = NULL;
+	result->bytes = result->unwind.bytes;
+	result->size = result->unwind.size;
+	result->unwind.bytes = NULL;
 }
 
-/* Makes a separate debug file, named by build-id if --debug gives a directory, or else under the name that it gives. */
-static int debug_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
-                      struct place *to, struct error *e)
+/* Makes the separate debug file of --eh-frame=OUT: named by build-id in OUT if that is a directory, otherwise OUT
+ * itself. */
+static int debug_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *result,
+                      struct output_place *to, struct error *e)
 {
 	struct stat st;
-	bool directory = !stat(opt->debug, &st) && S_ISDIR(st.st_mode);
+	bool directory = !stat(opt->debug_out, &st) && S_ISDIR(st.st_mode);
 
-	to->path = opt->debug;
+	to->path = opt->debug_out;
 	to->model = NULL;
-	memset(done, 0, sizeof(*done));
+	memset(result, 0, sizeof(*result));
 	if (elf_is_object(f))
 		return error_set(e, "is an object file: a debug file is for programs and libraries");
-	if (directory && debug_file_path(f, opt->debug, to->apart, sizeof(to->apart), e))
+	if (directory && debug_file_path(f, opt->debug_out, to->apart, sizeof(to->apart), e))
 		return -1;
-	if (unwind_debug(f, &opt->make.unwind, &done->unwind, e))
+	if (unwind_debug(f, &opt->make.unwind, &result->unwind, e))
 		return -1;
-	bytes_take(done);
+	bytes_take(result);
 	if (!directory)
 		return 0;
 	to->path = to->apart;
-	return done->bytes ? folders_make(to->apart, strlen(opt->debug), e) : 0;
+	return result->bytes ? folders_make(to->apart, strlen(opt->debug_out), e) : 0;
 }
 
 /* The result of the steps, and where it is written. Initially zeroed. */
-struct made {
+struct outcome {
 	struct scan scan;
-	struct rewrite_result done;
-	struct place to;
+	struct rewrite_result result;
+	struct output_place to;
 };
 
-static void made_free(struct made *m)
+static void outcome_free(struct outcome *m)
 {
-	rewrite_result_free(&m->done);
+	rewrite_result_free(&m->result);
 	scan_free(&m->scan);
 	if (m->to.directory > 0)
 		close(m->to.directory);
 }
 
 /* Makes the sidecar of a file. Its identity is taken from the file before the steps change bytes in memory. */
-static int sidecar_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *done,
-                        struct place *to, struct error *e)
+static int sidecar_make(struct elf_file *f, const struct rewrite_command *opt, struct rewrite_result *result,
+                        struct output_place *to, struct error *e)
 {
-	struct unwind_options make = opt->make.unwind;
+	struct unwind_options options = opt->make.unwind;
 	struct sidecar_identity of;
 
 	sidecar_identify_bytes(f->bytes, f->size, &of);
-	make.encoding = ETCH_ENCODING_BLOCK;
-	if (sidecar_place(f, opt->sidecar, &of, to, e) || unwind_sidecar(f, &make, &done->unwind, e))
+	options.encoding = ETCH_ENCODING_BLOCK;
+	if (sidecar_place(f, opt->sidecar, &of, to, e) || unwind_sidecar(f, &options, &result->unwind, e))
 		return -1;
-	bytes_take(done);
-	if (done->bytes)
-		sidecar_wrap(&done->bytes, &done->size, &of);
+	bytes_take(result);
+	if (result->bytes)
+		sidecar_wrap(&result->bytes, &result->size, &of);
 	return 0;
 }
 
 static int file_make(struct elf_file *f, const struct rewrite_command *opt, const struct name_set *others,
-                     struct made *out, struct error *e)
+                     struct outcome *out, struct error *e)
 {
-	struct rewrite_options make = opt->make;
-	struct rewrite_result *done = &out->done;
-	struct place *to = &out->to;
+	const struct rewrite_options *options = &opt->make;
+	struct rewrite_result *result = &out->result;
+	struct output_place *to = &out->to;
 
 	to->path = opt->output ? opt->output : f->path;
 	to->model = f->path;
-	if (opt->debug)
-		return debug_make(f, opt, done, to, e);
+	if (opt->debug_out)
+		return debug_make(f, opt, result, to, e);
 	if (opt->sidecar) {
 		out->scan.file = f;
-		if (sidecar_make(f, opt, done, to, e))
+		if (sidecar_make(f, opt, result, to, e))
 			return -1;
-		unwind_print_far(&out->scan, done);
+		far_code_finding_add(&out->scan, result);
 		return 0;
 	}
-	if (elf_is_object(f) && make.unwind.eh_frame)
+	if (elf_is_object(f) && options->unwind.eh_frame)
 		return error_set(e, "is an object file: --eh-frame is for programs and libraries");
-	return elf_is_object(f) ? rewrite_object(f, &make, others, &out->scan, done, e)
-	                        : rewrite_linked(f, &make, &out->scan, done, e);
+	return elf_is_object(f) ? rewrite_object(f, options, others, &out->scan, result, e)
+	                        : rewrite_linked(f, options, &out->scan, result, e);
 }
 
 /*
@@ -191,34 +192,34 @@ static int file_make(struct elf_file *f, const struct rewrite_command *opt, cons
  * and a different result is an error. A file that a linker wrote and etch has not rewritten yet gives no reason.
  */
 static int again_check(const struct elf_file *was, const struct rewrite_command *opt, const struct name_set *others,
-                       const struct rewrite_result *done, struct error *e)
+                       const struct rewrite_result *result, struct error *e)
 {
-	const char *doubt = done->bytes && !is_apart(opt) ? rewrite_doubt(was, &opt->make) : NULL;
+	const char *doubt = result->bytes && !is_apart(opt) ? rewrite_doubt(was, &opt->make) : NULL;
 	struct elf_file f = {0};
-	struct made again = {0};
+	struct outcome again = {0};
 	int err = 0;
 
 	if (!doubt)
 		return 0;
-	if (elf_open_bytes(&f, was->path, done->bytes, done->size, e) || file_make(&f, opt, others, &again, e) ||
-	    again.done.bytes)
+	if (elf_open_bytes(&f, was->path, result->bytes, result->size, e) || file_make(&f, opt, others, &again, e) ||
+	    again.result.bytes)
 		err = error_set(e, "%s: a second rewrite would change the file again", doubt);
-	made_free(&again);
-	if (f.bytes == done->bytes)
+	outcome_free(&again);
+	if (f.bytes == result->bytes)
 		f.bytes = NULL;
 	elf_close(&f);
 	return err;
 }
 
-/* The input, as it was read and without the undo record of an earlier run. */
+/* The input, and what an earlier run has left in it. */
 struct source {
-	uint8_t *raw;
+	uint8_t *raw; /* the file as it was read */
 	size_t raw_size;
-	struct undo undo;        /* filled if there is a record */
-	struct undo inner;       /* record of undo.original, which may have one too, a stale one */
+	struct undo undo;  /* its undo record: the file without the record (`kept`), and the original; if there is one */
+	struct undo inner; /* record of undo.original, which may have one too, a stale one */
 	const uint8_t *original; /* the bytes that a later --undo is to restore */
 	size_t original_size;
-	const uint8_t *shared; /* the bytes that the steps start from; in `raw`, `undo` or `inner` */
+	const uint8_t *start; /* the bytes that the steps start from; in `raw`, `undo` or `inner`, one of which owns them */
 };
 
 /* Do these bytes of an ELF file have a program header of this type? For an object file, which has none, the answer is
@@ -283,7 +284,7 @@ static int options_keep(const char *path, uint8_t *bytes, size_t size, struct re
 		o->unwind.registers |= linked_unwind_has_registers(&f);
 		if (!o->unwind.eh_frame && linked_unwind_has_eh_frame(&f)) {
 			o->unwind.eh_frame = true;
-			o->unwind.replace = note_replaces(&f);
+			o->unwind.replace = rewrite_note_replaces(&f);
 		}
 	}
 	f.bytes = NULL; /* the caller owns them */
@@ -291,12 +292,19 @@ static int options_keep(const char *path, uint8_t *bytes, size_t size, struct re
 	return err;
 }
 
-/* Sets *bytes and *size to the input of the steps. That is normally the file without its undo record. It is the
- * original if the etch segment of an earlier run has no program header for a table that is asked for, or if the segment
- * moves the program's heap, as segments of earlier versions of etch do; in the latter case `o` also asks for the tables
- * of that run. If the file has been changed since an earlier run, the original can no longer be restored, and the file
- * as it is becomes the new original. A record of another version of etch is an error, since the etch that wrote it can
- * restore the original. */
+/*
+ * Sets *bytes and *size to what the steps start from:
+ *
+ *   the file itself, if it has no undo record;
+ *   the file without its record, normally. If it was changed since the record was written, the original can no longer
+ *     be restored, and the file as it is becomes the new original;
+ *   the original, if the etch segment of the earlier run has no program header for a table that is asked for;
+ *   the original, if that segment moves the program's heap, as segments of earlier versions of etch do. Then `o` also
+ *     asks for the tables of that run.
+ *
+ * The original is used only if all tables are made. A record of another version of etch is an error, since the etch
+ * that wrote it can restore the original.
+ */
 static int source_open(struct source *s, const char *path, struct rewrite_options *o, uint8_t **bytes, size_t *size,
                        struct error *e)
 {
@@ -324,7 +332,7 @@ static int source_open(struct source *s, const char *path, struct rewrite_option
 	}
 	s->original = s->undo.original ? s->undo.original : s->raw;
 	s->original_size = s->undo.original ? s->undo.original_size : s->raw_size;
-	s->shared = begin; /* elf_bytes_own() copies them before they are changed */
+	s->start = begin; /* elf_bytes_own() copies them before they are changed */
 	*bytes = (uint8_t *)begin;
 	return 0;
 }
@@ -332,7 +340,7 @@ static int source_open(struct source *s, const char *path, struct rewrite_option
 /* Frees the source and closes f, whose bytes may be the source's. */
 static void source_close(struct source *s, struct elf_file *f)
 {
-	if (f->bytes == s->shared)
+	if (f->bytes == s->start)
 		f->bytes = NULL;
 	elf_close(f);
 	undo_free(&s->undo);
@@ -340,29 +348,29 @@ static void source_close(struct source *s, struct elf_file *f)
 	free(s->raw);
 }
 
-/* Adds the undo record to the output. If the complete output equals the input, it sets done->bytes to null, since
+/* Adds the undo record to the output. If the complete output equals the input, it sets result->bytes to null, since
  * nothing is to be written. */
-static int record_add(const struct source *s, const struct rewrite_command *opt, struct rewrite_result *done,
+static int record_add(const struct source *s, const struct rewrite_command *opt, struct rewrite_result *result,
                       struct error *e)
 {
 	if (is_apart(opt))
 		return 0;
-	if (!done->bytes) {
+	if (!result->bytes) {
 		/* The steps changed nothing. An existing record stays (unless --no-undo), even a stale one: if chrpath, for
 		 * example, changed the file, --undo can detect that only by the record. */
 		if (!s->undo.kept || !opt->no_undo)
 			return 0;
-		done->size = s->undo.kept_size;
-		done->bytes = mem_copy(s->undo.kept, done->size);
+		result->size = s->undo.kept_size;
+		result->bytes = mem_copy(s->undo.kept, result->size);
 	}
 	if (opt->no_undo)
 		return 0;
-	if (!undo_attach(&done->bytes, &done->size, s->original, s->original_size,
+	if (!undo_attach(&result->bytes, &result->size, s->original, s->original_size,
 	                 e)) /* never write a rewrite that cannot be undone */
 		return -1;
-	if (done->size == s->raw_size && !memcmp(done->bytes, s->raw, s->raw_size)) {
-		free(done->bytes);
-		done->bytes = NULL;
+	if (result->size == s->raw_size && !memcmp(result->bytes, s->raw, s->raw_size)) {
+		free(result->bytes);
+		result->bytes = NULL;
 	}
 	return 0;
 }
@@ -381,11 +389,11 @@ static int write_out(const char *to, const uint8_t *bytes, size_t size, const st
 	return -1;
 }
 
-static int sidecar_put(const struct place *to, const struct rewrite_result *done)
+static int sidecar_put(const struct output_place *to, const struct rewrite_result *result)
 {
 	struct error e;
 
-	if (!outfile_write_in(to->directory, to->name, to->path, done->bytes, done->size, &e))
+	if (!outfile_write_in(to->directory, to->name, to->path, result->bytes, result->size, &e))
 		return 0;
 	text_error(NULL, "%s", e.text);
 	return -1;
@@ -453,40 +461,42 @@ int undo_file(const struct input *in, const struct rewrite_command *opt)
 	return status;
 }
 
-static void print_notes(const struct elf_file *f, const struct rewrite_command *opt, const struct rewrite_result *done)
+static void print_notes(const struct elf_file *f, const struct rewrite_command *opt,
+                        const struct rewrite_result *result)
 {
 	if (elf_is_slim_lto(f))
 		text_remark(f->path, "note: gcc -flto, no machine code yet; rewrite the linked program");
-	if (opt->make.orc && !elf_is_object(f) && !done->unwind.text)
+	if (opt->make.orc && !elf_is_object(f) && !result->unwind.text)
 		text_remark(f->path, "note: no code, and no unwind table");
-	if (opt->debug && !done->bytes)
+	if (opt->debug_out && !result->bytes)
 		text_remark(f->path, "note: all its code has FDEs: no debug file is written");
 }
 
 /* Writes the output, which is the input if nothing changed and --output asks for a file. Returns 0, or -1 after
  * printing a message. */
 static int output_put(const struct input *in, const struct rewrite_command *opt, const struct source *source,
-                      const struct made *made, const struct file_mark *seen)
+                      const struct outcome *made, const struct file_mark *seen)
 {
-	const struct rewrite_result *done = &made->done;
-	const struct place *to = &made->to;
+	const struct rewrite_result *result = &made->result;
+	const struct output_place *to = &made->to;
 
-	if (opt->sidecar && done->bytes)
-		return sidecar_put(to, done);
-	if (done->bytes)
-		return write_out(to->path, done->bytes, done->size, opt->output || is_apart(opt) ? NULL : seen, in, to->model);
+	if (opt->sidecar && result->bytes)
+		return sidecar_put(to, result);
+	if (result->bytes)
+		return write_out(to->path, result->bytes, result->size, opt->output || is_apart(opt) ? NULL : seen, in,
+		                 to->model);
 	return opt->output ? write_out(to->path, source->raw, source->raw_size, NULL, in, to->model) : 0;
 }
 
 int rewrite_file(const struct input *in, const struct rewrite_command *given, const struct name_set *others)
 {
-	struct rewrite_command with = *given; /* source_open() adds to these options */
-	const struct rewrite_command *opt = &with;
+	struct rewrite_command own = *given; /* source_open() adds to these options */
+	const struct rewrite_command *opt = &own;
 	const char *path = in->path;
 	struct source source = {0};
 	struct elf_file f = {0};
-	struct made made = {0};
-	struct rewrite_result *done = &made.done;
+	struct outcome made = {0};
+	struct rewrite_result *result = &made.result;
 	struct file_mark seen;
 	struct error e;
 	uint8_t *bytes;
@@ -502,26 +512,26 @@ int rewrite_file(const struct input *in, const struct rewrite_command *given, co
 		free(bytes);
 		return status;
 	}
-	if (source_open(&source, path, &with.make, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
-	    file_make(&f, opt, others, &made, &e) || again_check(&f, opt, others, done, &e) ||
-	    record_add(&source, opt, done, &e)) {
+	if (source_open(&source, path, &own.make, &bytes, &size, &e) || elf_open_bytes(&f, path, bytes, size, &e) ||
+	    file_make(&f, opt, others, &made, &e) || again_check(&f, opt, others, result, &e) ||
+	    record_add(&source, opt, result, &e)) {
 		text_error(path, "%s", e.text);
 		goto out;
 	}
-	print_notes(&f, opt, done);
+	print_notes(&f, opt, result);
 	if (output_put(in, opt, &source, &made, &seen))
 		goto out;
 	if (!is_apart(opt)) /* a sidecar has no ELF headers */
-		rewrite_print_headers(path, &f, done);
-	findings = rewrite_print_findings(path, &f, &made.scan, done, opt->verbose);
+		rewrite_print_headers(path, &f, result);
+	findings = rewrite_print_findings(path, &f, &made.scan, result, opt->verbose);
 	rewrite_print_objects(path, &made.scan, opt->verbose);
 	if (opt->verbose)
-		rewrite_print_done(path, &f, &opt->make, done);
-	if (done->bytes)
+		rewrite_print_summary(path, &f, &opt->make, result);
+	if (result->bytes)
 		print_names(in, opt, &seen);
 	status = findings && opt->werror ? EXIT_FINDINGS : EXIT_CLEAN;
 out:
-	made_free(&made);
+	outcome_free(&made);
 	source_close(&source, &f);
 	return status;
 }

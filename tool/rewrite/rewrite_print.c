@@ -205,8 +205,8 @@ static void print_other_tables(const struct unwind_made *u)
 		printf(", %zu FDE%s of the linker replaced", u->eh.replaced.count, plural(u->eh.replaced.count));
 }
 
-void rewrite_print_done(const char *path, const struct elf_file *f, const struct rewrite_options *o,
-                        const struct rewrite_result *r)
+void rewrite_print_summary(const char *path, const struct elf_file *f, const struct rewrite_options *o,
+                           const struct rewrite_result *r)
 {
 	bool calls = o->pv && (!o->imv || r->calls.sites + r->calls.kept), sites = o->imv || calls;
 
@@ -307,21 +307,4 @@ void rewrite_print_headers(const char *path, const struct elf_file *f, const str
 		            "note: its contents moved by %" PRIu64
 		            " bytes in the file, after what was added; addresses are unchanged",
 		            by);
-}
-
-void unwind_print_far(struct scan *s, const struct rewrite_result *r)
-{
-	if (r->unwind.far.bytes)
-		scan_finding_add(s, "ETCH-T005", elf_section_at(s->file, r->unwind.far.at), r->unwind.far.at,
-		                 "%" PRIu64
-		                 " bytes of code, from here on, are too far from the rest of the code for the unwind table",
-		                 r->unwind.far.bytes);
-}
-
-void unwind_print_lost(struct scan *s, const struct rewrite_result *r)
-{
-	if (r->unwind.lost)
-		scan_finding_add(s, "ETCH-T002", 0, 0,
-		                 "%zu unwind rows do not fit the 6 bytes of the orc encoding and are UNDEFINED in it",
-		                 r->unwind.lost);
 }

@@ -29,7 +29,7 @@ static const char *hash_in(const struct elf_section *s)
 /* The words in the note which say that FDEs were replaced, by enum eh_replace. */
 static const char *const replaced[] = {"", " --fix-cfi", " --eh-frame=all"};
 
-enum eh_replace note_replaces(const struct elf_file *f)
+enum eh_replace rewrite_note_replaces(const struct elf_file *f)
 {
 	uint32_t i = 0;
 
@@ -62,7 +62,7 @@ static void hash_report(const struct elf_file *f, const uint8_t *was, char hash[
 		snprintf(hash, 17, "%016" PRIx64, (uint64_t)XXH3_64bits(was, f->size));
 }
 
-void note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace)
+void rewrite_note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace)
 {
 	Elf64_Nhdr head = {.n_type = NT_VERSION};
 	char hash[17], text[80];

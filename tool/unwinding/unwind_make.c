@@ -110,7 +110,7 @@ enum eh_replace unwind_replaces(const struct elf_file *f, const struct unwind_op
 {
 	if (o->replace || !linked_unwind_has_eh_frame(f))
 		return o->replace;
-	return note_replaces(f);
+	return rewrite_note_replaces(f);
 }
 
 static int registers_make(const struct unwind_options *o, const struct row_list *rows, struct unwind_made *out,

@@ -78,9 +78,9 @@ int unwind_segment(const struct elf_file *f, struct linked_unwind *unwind, uint8
  * bits) of the file before its first rewrite. `was`: the bytes of f as they were read.
  */
 #define NOTE_SECTION ".note.etch"
-void note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace);
+void rewrite_note_add(struct linked_unwind *u, const struct elf_file *f, const uint8_t *was, enum eh_replace replace);
 /* Returns which of the linker's FDEs an earlier run replaced, according to its note. */
-enum eh_replace note_replaces(const struct elf_file *f);
+enum eh_replace rewrite_note_replaces(const struct elf_file *f);
 /* Returns which of the linker's FDEs this run replaces. */
 enum eh_replace unwind_replaces(const struct elf_file *f, const struct unwind_options *o);
 
