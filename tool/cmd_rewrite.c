@@ -10,6 +10,7 @@
 #include "support/workers.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,23 +157,42 @@ static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 	return false;
 }
 
-/* Checks that no options were given that exclude each other. Returns false after a message. */
-static bool options_agree(const struct rewrite_command *opt, bool only, bool orc_encoding, bool forward, int files)
+/* The parsed options. */
+struct command_line {
+	struct rewrite_command opt;
+	size_t init_capacity;
+	bool given[UCHAR_MAX + 1]; /* for each letter of options_parse(): its option was given */
+};
+
+/* Was an option given whose letter is not in `letters`? */
+static bool is_given_besides(const struct command_line *l, const char *letters)
 {
+	for (int c = 1; c <= UCHAR_MAX; c++)
+		if (l->given[c] && !strchr(letters, c))
+			return true;
+	return false;
+}
+
+/* Checks that no options were given that exclude each other. Returns false after a message. An option that would do nothing together
+ * with --eh-frame=OUT or --undo is refused. --yes is a permission, which does no harm if it is not needed. */
+static bool options_agree(const struct command_line *l, int files)
+{
+	const struct rewrite_command *opt = &l->opt;
+	bool only = l->given['O'], orc_encoding = opt->make.unwind.encoding == ETCH_ENCODING_ORC;
+
 	if (opt->output && files > 1)
 		fprintf(stderr, "etch: -o takes one FILE, not %d\n", files);
 	else if (opt->sidecar && opt->output)
 		fprintf(stderr, "etch: --sidecar cannot be combined with -o\n");
 	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
 		fprintf(stderr, "etch: --sidecar cannot be combined with --only\n");
-	else if (opt->debug_out &&
-	         (opt->output || opt->sidecar || opt->make.unwind.eh_frame || opt->make.unwind.sframe || only))
-		fprintf(stderr, "etch: --eh-frame=OUT can be combined only with --no-cfi, -j, -v and --werror\n");
+	else if (opt->debug_out && (opt->make.unwind.eh_frame || is_given_besides(l, "HCjWqvY")))
+		fprintf(stderr, "etch: --eh-frame=OUT can be combined only with --no-cfi, -j, --werror, -q, -v and --yes\n");
 	else if (opt->make.unwind.replace && opt->make.unwind.no_cfi)
 		fprintf(stderr, "etch: --%s cannot be combined with --no-cfi\n",
 		        opt->make.unwind.replace == EH_REPLACE_ALL ? "eh-frame=all" : "fix-cfi");
-	else if (opt->undo && forward)
-		fprintf(stderr, "etch: --undo can be combined only with -o, -j and -v\n");
+	else if (opt->undo && is_given_besides(l, "UojqvY"))
+		fprintf(stderr, "etch: --undo can be combined only with -o, -j, -q, -v and --yes\n");
 	else if (opt->sidecar && orc_encoding)
 		fprintf(stderr, "etch: --sidecar cannot be combined with --encoding\n");
 	else if (opt->make.unwind.registers && (orc_encoding || !opt->make.orc))
@@ -185,14 +205,6 @@ static bool options_agree(const struct rewrite_command *opt, bool only, bool orc
 		return true;
 	return false;
 }
-
-/* The parsed options. */
-struct command_line {
-	struct rewrite_command opt;
-	size_t init_capacity;
-	bool only, orc_encoding, yes;
-	bool forward; /* an option was given that concerns the output of a rewrite, and so excludes --undo */
-};
 
 /* Parses the options. Returns the index of the first operand, 0 for --help, or -1 after a message. */
 static int options_parse(int argc, char **argv, struct command_line *l)
@@ -224,19 +236,13 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 	int c;
 
 	while (good && (c = argument_option(argc, argv, "o:j:qvh", longs)) != -1) {
-		l->forward |= !strchr("ojqvhUY", c);
+		l->given[(unsigned char)c] = true;
 		switch (c) {
 		case 'o': l->opt.output = optarg; break;
 		case 'j': good = argument_jobs(optarg, &l->opt.jobs); break;
-		case 'O':
-			l->only = true;
-			good = only_parse(optarg, &l->opt.make);
-			break;
+		case 'O': good = only_parse(optarg, &l->opt.make); break;
 		case 'C': l->opt.make.unwind.no_cfi = true; break;
-		case 'E':
-			good = encoding_parse(optarg, &l->opt.make);
-			l->orc_encoding = l->opt.make.unwind.encoding == ETCH_ENCODING_ORC;
-			break;
+		case 'E': good = encoding_parse(optarg, &l->opt.make); break;
 		case 'M': good = map_parse(optarg, &l->opt.make); break;
 		case 'F': good = sframe_parse(optarg, &l->opt.make); break;
 		case 'H': good = eh_frame_parse(optarg, &l->opt); break;
@@ -248,7 +254,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		case 'R': l->opt.make.unwind.registers = true; break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
-		case 'Y': l->yes = true; break;
+		case 'Y': break; /* l->given has it */
 		case 'L': l->opt.make.closed = true; break;
 		case 'I':
 			mem_reserve(&l->opt.make.init, &l->init_capacity, l->opt.make.init_count, sizeof(*l->opt.make.init));
@@ -276,7 +282,7 @@ static bool is_in_place(const struct rewrite_command *o) { return !o->output && 
  */
 static bool directories_agree(const struct command_line *l, int count, char **operands)
 {
-	for (int i = 0; i < count && is_in_place(&l->opt) && !l->opt.undo && !l->yes; i++)
+	for (int i = 0; i < count && is_in_place(&l->opt) && !l->opt.undo && !l->given['Y']; i++)
 		if (is_system_directory(operands[i])) {
 			text_error(operands[i], "is a directory of the system: --yes rewrites every program and library in it");
 			return false;
@@ -330,7 +336,7 @@ static int command_run(int argc, char **argv, struct command_line *l)
 		fprintf(stderr, "etch: missing FILE operand; see etch rewrite --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (!options_agree(&l->opt, l->only, l->orc_encoding, l->forward, argc - first))
+	if (!options_agree(l, argc - first))
 		return EXIT_UNUSABLE;
 	if (!directories_agree(l, argc - first, argv + first))
 		return EXIT_UNUSABLE;

@@ -64,7 +64,7 @@ static int in_etched(const struct module *m, uint64_t at)
 {
 	if (!m->bad && module_object(m, at))
 		return 1;
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (at >= m->etched[i].start && at < m->etched[i].stop)
 			return 1;
 	return 0;

@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 import rows
 from conftest import run
+from every_option import every_option_tried
 
 SOURCE = """#include <unistd.h>
 __attribute__((noinline)) int leaf(int n) { char b[64]; return read(0, b, (size_t)n & 63) + n; }
@@ -101,12 +102,20 @@ def test_debuggers_find_it(name, reader, programs, build, tmp_path):
     assert found[found.index("leaf"):][:4] == ["leaf", "inner", "outer", "main"] != without[1:5], without
 
 
+def test_other_options(programs, build, tmp_path):
+    """Of all options that --help lists: each is refused in one line, because it would do nothing, or named in that line and taken."""
+    said = "etch: --eh-frame=OUT can be combined only with --no-cfi, -j, --werror, -q, -v and --yes\n"
+    taken = every_option_tried(build / "etch", [f"--eh-frame={tmp_path / 'out'}"], programs / "pie", tmp_path, said)
+    assert taken == {"--no-cfi", "--jobs", "--werror", "--quiet", "--verbose", "--yes", "--help"}
+    assert not (tmp_path / "written").exists()
+
+
 def test_refusals(programs, build, tmp_path):
     etch, program = build / "etch", programs / "pie"
     obj, bare = tmp_path / "t.o", tmp_path / "bare"
     run(["gcc", "-c", "-o", obj, programs / "q.c"])
     run(["gcc", "-O2", "-fno-asynchronous-unwind-tables", "-static", "-Wl,--build-id=none", "-o", bare, programs / "q.c"])
-    for args, file, said in ((["--eh-frame=x", "--fix-cfi"], program, "--eh-frame=OUT"), (["--eh-frame="], program, "neither"),
+    for args, file, said in ((["--eh-frame=x", "--fix-cfi"], program, "--eh-frame=OUT"), (["--eh-frame="], program, "the value is empty"),
                              (["--eh-frame=x", "-o", tmp_path / "y"], program, "--eh-frame=OUT"),
                              (["--eh-frame=x", "--sframe"], program, "--eh-frame=OUT"),
                              (["--eh-frame=x", "--undo"], program, "--"), ([f"--eh-frame={tmp_path / 'x'}"], obj, "object file"),
