@@ -173,8 +173,9 @@ static bool is_given_besides(const struct command_line *l, const char *letters)
 	return false;
 }
 
-/* Checks that no options were given that exclude each other. Returns false after a message. An option that would do nothing together
- * with --eh-frame=OUT or --undo is refused. --yes is a permission, which does no harm if it is not needed. */
+/* Checks that no options were given that exclude each other. Returns false after a message. An option that would do
+ * nothing together with --eh-frame=OUT or --undo is refused. --yes is a permission, which does no harm if it is not
+ * needed. */
 static bool options_agree(const struct command_line *l, int files)
 {
 	const struct rewrite_command *opt = &l->opt;

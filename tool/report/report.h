@@ -42,9 +42,10 @@ struct report_finding {
 	size_t places;             /* number of places that the finding represents: 1, or several in one function */
 	struct report_place *also; /* the places that follow `place`, and the last one (struct finding.also) */
 	size_t also_count;
-	uint64_t key;            /* equal in every file that contains this code (struct finding); 0: unknown */
-	const struct seen *seen; /* the list of files with this finding (report/across_files.h); null: only this file has it */
-	bool repeated;           /* `seen` is not null, and the finding has been reported for an earlier file */
+	uint64_t key; /* equal in every file that contains this code (struct finding); 0: unknown */
+	const struct seen
+		*seen;     /* the list of files with this finding (report/across_files.h); null: only this file has it */
+	bool repeated; /* `seen` is not null, and the finding has been reported for an earlier file */
 	/*
 	 * Identifies the finding in a baseline: a hash of its ID, function and text, without numbers, since these change
 	 * with each build.

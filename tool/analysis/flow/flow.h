@@ -22,8 +22,8 @@
 
 /*
  * A misfit is an edge whose jump is in a state that contradicts the state at a function's entry. For that jump the
- * target is no function, whatever a symbol or .eh_frame says (interproc/refuted_starts.c). The values say which jumps of an
- * edge are in such a state.
+ * target is no function, whatever a symbol or .eh_frame says (interproc/refuted_starts.c). The values say which jumps
+ * of an edge are in such a state.
  */
 enum flow_misfit {
 	/* none */

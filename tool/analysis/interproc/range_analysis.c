@@ -58,8 +58,8 @@ enum flow_start range_start(const struct flow_env *env, const struct code_range 
 /*
  * Moves doubtful edges of o->in to the end, for doubts_take(), and returns the number of the others. An edge to the
  * start of a called function, in a state other than that of an entry, is doubtful: it may come from code after a call
- * that does not return, or from code whose frame is unknown, or never be taken (refuted_starts.c). If its state were joined
- * with that of the entry, all rows would be lost.
+ * that does not return, or from code whose frame is unknown, or never be taken (refuted_starts.c). If its state were
+ * joined with that of the entry, all rows would be lost.
  */
 static size_t doubts_last(struct worker *o, const struct code_range *p, size_t count)
 {

@@ -80,8 +80,8 @@ enum settling {
 	ABANDONED, /* it has been analysed without flow, and is not marked any more */
 };
 
-/* What refuted_starts.c concludes about the start of a code range from jumps there in states other than that of a function's
- * entry (flow_misfit). */
+/* What refuted_starts.c concludes about the start of a code range from jumps there in states other than that of a
+ * function's entry (flow_misfit). */
 enum start_misfit {
 	START_FITS,   /* there are no such jumps, or they do not count */
 	START_JUMPED, /* nothing else leads there: it is a part of the functions that jump there */

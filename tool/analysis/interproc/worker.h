@@ -31,8 +31,8 @@ struct worker {
 void range_analyze(struct worker *o, uint32_t number);
 /*
  * Returns how a code range is assumed to begin. If .eh_frame has a row for the start, it decides, unless jumps or calls
- * contradict it (refuted_starts.c). By .eh_frame most parts of functions begin in the state of an entry too, and count as
- * functions. Without a row, the evidence decides.
+ * contradict it (refuted_starts.c). By .eh_frame most parts of functions begin in the state of an entry too, and count
+ * as functions. Without a row, the evidence decides.
  */
 enum flow_start range_start(const struct flow_env *env, const struct code_range *p, const struct range_state *s,
                             const struct emit *e);
