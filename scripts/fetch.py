@@ -292,11 +292,11 @@ def lz4_block(data, out):
 
 def lz4_block_quick(library, data, out):
     """The same by liblz4, in a hundredth of the time."""
-    room = ctypes.create_string_buffer(8 << 20)
-    n = library.LZ4_decompress_safe(bytes(data), room, len(data), len(room))
+    buffer = ctypes.create_string_buffer(8 << 20)
+    n = library.LZ4_decompress_safe(bytes(data), buffer, len(data), len(buffer))
     if n < 0:
         raise IndexError("no LZ4 block")
-    out += memoryview(room)[:n]
+    out += memoryview(buffer)[:n]
 
 
 def lz4_legacy(data):

@@ -43,7 +43,7 @@ void interfaces_call_on(void *top, void (*fn)(void *), void *arg);
 void own_tables_keep(void)
 {
 	static int kept;
-	void *capacity = kept ? NULL : sys_map(FALLBACK_ROOM, 0);
+	void *capacity = kept ? NULL : sys_map(FALLBACK_BYTES, 0);
 
 	if (capacity)
 		fallback_keep(capacity);

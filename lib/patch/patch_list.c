@@ -11,7 +11,7 @@
 /* The list of text words; there is only one at a time, under the lock. The largest array that it had is kept, because
  * a new one costs a page fault for every 128 sites. */
 static struct word text_space[LIST_FIXED];
-static struct word *text_room = text_space;
+static struct word *text_free = text_space;
 static size_t text_capacity = LIST_FIXED;
 #define KEPT_MAX ((size_t)64 << 10) /* maximum number of words kept: 2 MiB */
 
@@ -20,7 +20,7 @@ static size_t text_capacity = LIST_FIXED;
 static struct word data_space[LIST_FIXED];
 static int data_taken;
 
-static void room_release(const struct list *l)
+static void space_release(const struct list *l)
 {
 	if (l->word == data_space)
 		__atomic_store_n(&data_taken, 0, __ATOMIC_RELEASE);
@@ -30,13 +30,13 @@ static void room_release(const struct list *l)
 
 void list_end(struct list *l)
 {
-	if (l->word == text_room) {
+	if (l->word == text_free) {
 		if (text_capacity <= KEPT_MAX)
 			return;
-		text_room = text_space;
+		text_free = text_space;
 		text_capacity = LIST_FIXED;
 	}
-	room_release(l);
+	space_release(l);
 }
 
 int list_capacity(struct list *l, size_t capacity, int text, int flags)
@@ -44,7 +44,7 @@ int list_capacity(struct list *l, size_t capacity, int text, int flags)
 	struct word *w = data_space;
 
 	if (text && !l->capacity) {
-		l->word = text_room;
+		l->word = text_free;
 		l->capacity = text_capacity;
 	}
 	if (capacity <= l->capacity)
@@ -57,11 +57,11 @@ int list_capacity(struct list *l, size_t capacity, int text, int flags)
 		capacity = LIST_FIXED;
 	}
 	memcpy(w, l->word, l->count * sizeof(*w));
-	room_release(l);
+	space_release(l);
 	l->word = w;
 	l->capacity = capacity;
 	if (text) {
-		text_room = w;
+		text_free = w;
 		text_capacity = capacity;
 	}
 	return 0;
@@ -89,6 +89,6 @@ void list_fork(void)
 {
 	data_taken = 0;
 	/* Another thread may have been enlarging the array. */
-	text_room = text_space;
+	text_free = text_space;
 	text_capacity = LIST_FIXED;
 }

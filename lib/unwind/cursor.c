@@ -321,7 +321,7 @@ NO_ASAN static inline __attribute__((always_inline)) int step_by_map(struct curs
 
 	/* An empty window, such as that of another process, is too small. An unknown rbp is 0, which is no CFA. */
 	if (c->interrupted || f.ip - 1 - c->text >= c->text_size || m->by < PLAIN_MAP_6 ||
-	    f.sp - steps.lo - STEP_ROOM >= steps.hi - steps.lo ||
+	    f.sp - steps.lo - STEP_BYTES >= steps.hi - steps.lo ||
 	    !map_step(&steps, &f, (enum plain_by)(m->by & (PLAIN_SHIFT | PLAIN_OPEN))) || !f.ip)
 		return 0;
 	if (f.slot != slot) {

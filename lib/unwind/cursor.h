@@ -167,10 +167,10 @@ int cursor_at_signal(struct cursor *c);
  * according to c->without_tables. Returns ETCH_UNWIND_OK or ETCH_UNWIND_NOTABLE. (fallback.c) */
 int cursor_fallback(struct cursor *c, const struct unwind_module *m, struct etch_rule *r);
 
-/* Gives fallback_rule() FALLBACK_ROOM bytes of zeroed memory, which must stay mapped. From then on it keeps there the
+/* Gives fallback_rule() FALLBACK_BYTES bytes of zeroed memory, which must stay mapped. From then on it keeps there the
  * rules that it has read from .eh_frame; before, each walk reads them again. May run at the same time as walks, and in
  * signal handlers. (fallback.c) */
-#define FALLBACK_ROOM (640u << 10)
+#define FALLBACK_BYTES (640u << 10)
 void fallback_keep(void *capacity);
 
 /* The key by which the kept rules of a module are found; 0 if its rules must not be kept, because it has no build-id

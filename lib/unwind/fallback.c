@@ -62,7 +62,7 @@ struct kept_rule {
 	struct etch_rule rule;
 };
 
-#define KEPT (FALLBACK_ROOM / sizeof(struct kept_rule))
+#define KEPT (FALLBACK_BYTES / sizeof(struct kept_rule))
 
 static struct kept_rule *kept;
 

@@ -53,7 +53,7 @@ NO_ASAN static inline __attribute__((always_inline)) void **fast(struct plain *p
 	for (;;) {
 		struct frame f = *frame;
 
-		if (by >= PLAIN_MAP_6 && f.sp - steps.lo >= STEP_ROOM)
+		if (by >= PLAIN_MAP_6 && f.sp - steps.lo >= STEP_BYTES)
 			while (out < end && map_step(&steps, &f, by))
 				*out++ = (void *)(uintptr_t)f.ip;
 		*frame = f;

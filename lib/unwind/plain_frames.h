@@ -69,11 +69,11 @@ NO_ASAN static inline __attribute__((always_inline)) int palette_step(const stru
 }
 
 /* Bytes between rsp and the window's lower end that map_step() needs: it reads rbp at CFA - 48 and up. */
-#define STEP_ROOM 48u
+#define STEP_BYTES 48u
 
 /*
  * Steps from a return address to the next frame by a map of steps. Returns 1, or 0 with *f unchanged. f->sp is at
- * least STEP_ROOM above the window's lower end, and only ascends.
+ * least STEP_BYTES above the window's lower end, and only ascends.
  *
  * The critical path is one chain of loads: return address, map byte, next return address. So one instruction turns
  * the byte into the frame's size, and the load adds it to the base. Where frames with a frame pointer are frequent,
@@ -124,7 +124,7 @@ int in_place_step(struct plain *p, struct frame *f, bool returned) __attribute__
 NO_ASAN static inline __attribute__((always_inline)) int plain_step(struct plain *p, const struct steps *steps,
                                                                     struct frame *f, const enum plain_by by)
 {
-	if (by < PLAIN_MAP_6 || ETCH_UNLIKELY(f->sp - steps->lo < STEP_ROOM) || !map_step(steps, f, by)) {
+	if (by < PLAIN_MAP_6 || ETCH_UNLIKELY(f->sp - steps->lo < STEP_BYTES) || !map_step(steps, f, by)) {
 		struct frame copy = *f; /* so that *f may stay in registers */
 		int ret = by == PLAIN_FULL ? plain_full_step(p, &copy) : plain_slow_step(p, &copy);
 

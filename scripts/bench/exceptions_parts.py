@@ -75,8 +75,8 @@ def memory(program, env):
     return int(sh(program, env={**os.environ, **env}))
 
 
-def sites_build(room, count):
-    source = room / "sites.cc"
+def sites_build(workdir, count):
+    source = workdir / "sites.cc"
     source.write_text("#include <cstdio>\n#include <cstring>\nstatic long anonymous()\n{\n\tFILE *f = fopen(\"/proc/self/status\", \"r\");\n"
                       "\tchar line[256];\n\tlong kb = 0;\n\twhile (fgets(line, sizeof(line), f))\n\t\tsscanf(line, \"RssAnon: %ld\", &kb);\n"
                       "\tfclose(f);\n\treturn kb;\n}\n" +
@@ -84,16 +84,16 @@ def sites_build(room, count):
                       "static void (*const all[])(int) = {" + ", ".join(f"f{i}" for i in range(count)) + "};\nint main()\n{\n\tlong before = anonymous(), sum = 0;\n"
                       "\tfor (auto *f : all)\n\t\ttry {\n\t\t\tf(1);\n\t\t} catch (int n) {\n\t\t\tsum += n;\n\t\t}\n"
                       f"\tif (sum != {count})\n\t\treturn 1;\n\tprintf(\"%ld\\n\", anonymous() - before);\n}}\n")
-    sh("g++", "-O1", "-o", room / "sites", source)
-    return room / "sites"
+    sh("g++", "-O1", "-o", workdir / "sites", source)
+    return workdir / "sites"
 
 
 def part_exceptions(args):
     etch_needed()
-    room = OUT / "exceptions"
-    shutil.rmtree(room, ignore_errors=True)
-    room.mkdir(parents=True)
-    throws = room / "throws"
+    workdir = OUT / "exceptions"
+    shutil.rmtree(workdir, ignore_errors=True)
+    workdir.mkdir(parents=True)
+    throws = workdir / "throws"
     sh("g++", "-std=c++17", "-O2", "-ftemplate-depth=300", "-o", throws, SOURCE / "throws.cc", "-pthread")
     how, count = ways(), 5 if args.quick else 21
     head = ["", "libgcc, ns", *(f"{way}, of it" for way in list(how)[1:])]
@@ -121,11 +121,11 @@ def part_exceptions(args):
         rows.append([f"{case}, 20", f"{statistics.median(codes):,.0f}", f"{statistics.median(a / b for a, b in zip(etch, codes)):.0f}"])
     table(["", "codes, ns", "etch, times as long"], rows)
     if shutil.which("rustc"):
-        sh("rustc", "-O", "-o", room / "panics", SOURCE / "panics.rs")
+        sh("rustc", "-O", "-o", workdir / "panics", SOURCE / "panics.rs")
         print("### exceptions: a Rust panic through 20 frames\n")
-        table(head, [["drop in each", *ratios(rounds([room / "panics", 5, 300], how, count))]])
+        table(head, [["drop in each", *ratios(rounds([workdir / "panics", 5, 300], how, count))]])
     print("### exceptions: memory of 10,000 throws in different places\n")
-    sites = sites_build(room, 10000)
+    sites = sites_build(workdir, 10000)
     table(["", "KB"], [[way, f"{memory(sites, env):,}"] for way, env in how.items() if way in ("libgcc", "etch")])
     if shutil.which("valgrind"):
         print("### exceptions: instructions a throw\n")

@@ -57,14 +57,14 @@ static void spin(double time)
 
 __attribute__((noinline)) static void deep(int frames, double time)
 {
-	volatile char room[1000];
+	volatile char space[1000];
 
-	memset((void *)room, frames, sizeof(room));
+	memset((void *)space, frames, sizeof(space));
 	if (frames)
 		deep(frames - 1, time);
 	else
 		spin(time);
-	room[0]++;
+	space[0]++;
 }
 
 #define PERIOD 100000 /* ns */

@@ -46,23 +46,23 @@ def part_preload(args):
     etch_needed()
     print("### preload\n")
     ours = str((B / "libetch-unwind.so.0").resolve())
-    room = OUT / "preload"
-    shutil.rmtree(room, ignore_errors=True)
-    room.mkdir(parents=True)
+    workdir = OUT / "preload"
+    shutil.rmtree(workdir, ignore_errors=True)
+    workdir.mkdir(parents=True)
     programs = {n: argv for n, argv in PROGRAMS.items() if pathlib.Path(argv[0]).exists()}
     files = sorted({os.path.realpath(f) for argv in programs.values() for f in needed(argv[0])} |
                    {os.path.realpath(f) for n in MADE for f in needed(LIBRARIES / n)})
-    sh(B / "etch", "tables", "update", "--directory", room / "tables", *files)
-    starts(programs, ours, room, args)
+    sh(B / "etch", "tables", "update", "--directory", workdir / "tables", *files)
+    starts(programs, ours, workdir, args)
     if shutil.which("valgrind"):
-        walks(ours, room)
-    making(room, args)
+        walks(ours, workdir)
+    making(workdir, args)
 
 
-def starts(programs, ours, room, args):
+def starts(programs, ours, workdir, args):
     ways = {"without": {}, "libgcc_s alone": {"LD_PRELOAD": str(LIBRARIES / "libgcc_s.so.1")}, "preloaded": {"LD_PRELOAD": ours},
             "tables=start": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "start"},
-            "the same, sidecars": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "start", "ETCH_SIDECAR_DIR": str(room / "tables")}}
+            "the same, sidecars": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "start", "ETCH_SIDECAR_DIR": str(workdir / "tables")}}
     rounds = 5 if args.quick else 20
     out = []
     for name, argv in programs.items():
@@ -90,8 +90,8 @@ def starts(programs, ours, room, args):
     table(["program", "MB", *list(ways)[2:]], out)
 
 
-def walks(ours, room):
-    program = room / "walks"
+def walks(ours, workdir):
+    program = workdir / "walks"
     sh("gcc", "-O2", "-Wall", "-Wextra", "-o", program, HERE / "preload.c")
     ways = {"glibc": {}, "preloaded": {"LD_PRELOAD": ours}, "tables=first": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "first"},
             "tables=never": {"LD_PRELOAD": ours, "ETCH_UNWIND_TABLES": "never"}}
@@ -102,8 +102,8 @@ def walks(ours, room):
     table(["walks", *ways], out)
 
 
-def making(room, args):
-    program = room / "prepare"
+def making(workdir, args):
+    program = workdir / "prepare"
     sh("gcc", "-O2", "-Wall", "-Wextra", "-DPREPARE", "-I", TOP / "lib/include", "-o", program, HERE / "preload.c", B / "libetch.a", "-pthread")
 
     def cost(*libraries, **env):
@@ -114,7 +114,7 @@ def making(room, args):
         return ms, count / 1e6
 
     has = set(map(os.path.realpath, needed(program)))
-    sidecars = {"ETCH_SIDECAR_DIR": str(room / "tables")}
+    sidecars = {"ETCH_SIDECAR_DIR": str(workdir / "tables")}
     base, base_sidecars = cost(), cost(**sidecars)
     out = []
     for library in MADE:

@@ -112,12 +112,12 @@ def minimise(options, target):
     for p in out.iterdir():
         if not p.name.startswith(("found-", "check-")):  # cases that failed once, or that show a check, stay
             p.unlink()
-    room = options.room << 10
+    space = options.space << 10
     for p in sorted(tmp.iterdir(), key=lambda p: p.stat().st_size)[:FILES]:
         if p.read_bytes() in seeds:
             continue
-        room -= p.stat().st_size
-        if room < 0:
+        space -= p.stat().st_size
+        if space < 0:
             break
         shutil.copyfile(p, out / p.name[:12])
 
@@ -139,7 +139,7 @@ def arguments(parser):
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--minimise", action="store_true")
     parser.add_argument("--table", type=Path)
-    parser.add_argument("--room", type=int, default=64, help="KiB for a target's inputs in tests/data/fuzz (64)")
+    parser.add_argument("--space", type=int, default=64, help="KiB for a target's inputs in tests/data/fuzz (64)")
     parser.add_argument("build", type=Path)
     parser.add_argument("targets", nargs="*")
 

@@ -59,10 +59,10 @@ static long go(int depth);
 __attribute__((noinline)) static long plain(int depth) { return go(depth) + depth; }
 __attribute__((noinline)) static long array(int depth)
 {
-	volatile char room[300];
+	volatile char pad[300];
 
-	room[depth] = (char)depth;
-	return go(depth) + room[depth];
+	pad[depth] = (char)depth;
+	return go(depth) + pad[depth];
 }
 __attribute__((noinline)) static long variable(int depth)
 {

@@ -420,7 +420,7 @@ def test_what_no_header_describes_is_not_moved(etch, tmp_path):
     assert exe.read_bytes() == data
 
 
-def test_no_room_at_the_top(etch, tmp_path):
+def test_no_space_at_the_top(etch, tmp_path):
     """The last page that a program may have is the one before the last of 2^47 bytes. One at fixed addresses does not
     need what is above it."""
     (tmp_path / "bare.c").write_text(BARE)

@@ -330,7 +330,7 @@ def test_more_sections_than_16_bits_count(etch, tmp_path):
     assert run([plain]).stdout == "4 66000\n"
 
 
-def test_an_object_has_room_for_the_table_that_it_has(etch, tmp_path):
+def test_an_object_has_space_for_the_table_that_it_has(etch, tmp_path):
     """Each section of code has three sections of the table. If they were counted again there would be
     no room for them, and the table would go."""
     obj = many_sections(tmp_path, 8200)

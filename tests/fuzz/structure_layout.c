@@ -21,7 +21,7 @@ static uint64_t any_table(struct mutant *m)
 /* ---- layout --------------------------------------------------------------------------- */
 
 /* Makes `more` bytes of room at an offset and moves every header's offset after it along. False: out of memory. */
-static bool room_insert(struct mutant *m, uint64_t at, uint64_t more)
+static bool space_insert(struct mutant *m, uint64_t at, uint64_t more)
 {
 	uint64_t i, n = section_count(m), p = phdr_count(m), shoff = EH(m, e_shoff), phoff = EH(m, e_phoff);
 	uint8_t *bytes = realloc(m->bytes, m->size + more);
@@ -29,7 +29,7 @@ static bool room_insert(struct mutant *m, uint64_t at, uint64_t more)
 	if (!bytes)
 		return false;
 	m->bytes = bytes;
-	said(m, "room made", at, m->size, m->size + more);
+	said(m, "space made", at, m->size, m->size + more);
 	memmove(bytes + at + more, bytes + at, m->size - at);
 	memset(bytes + at, 0xcc, more);
 	m->size += more;
@@ -52,7 +52,7 @@ static bool layout_gap(struct mutant *m)
 	uint64_t sh = any_section(m), at = GET(m, sh, Elf64_Shdr, sh_offset);
 
 	return sh && at > sizeof(Elf64_Ehdr) && at < m->size && m->size < 1u << 20 &&
-	       room_insert(m, at, chance(m, 2) ? PAGE * (1 + structure_below(m, 3)) : 8 * (1 + structure_below(m, 64)));
+	       space_insert(m, at, chance(m, 2) ? PAGE * (1 + structure_below(m, 3)) : 8 * (1 + structure_below(m, 64)));
 }
 
 /* Program headers at the file's end, in a segment of their own or in none, and more of them: copies of others, elsewhere. */

@@ -258,7 +258,7 @@ def test_a_full_disk(etch, work, tmp_path):
     assert leaked == (3000000, 3000) and total[0] >= 3000000 and re.search(r"\d+ allocations are counted without a stack", text), text
 
 
-def test_no_room_at_all(etch, work, tmp_path):
+def test_no_space_at_all(etch, work, tmp_path):
     if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", tmp_path], capture_output=True).returncode:
         pytest.skip("needs a file system of its own")
     try:

@@ -129,8 +129,8 @@ int call(int (*fn)(void)) { char pad[ROOM]; int r; __asm__ volatile("" : : "r"(p
 def test_a_plugin_that_is_replaced_by_another_file(build, id, mode, tmp_path):
     """Rules that were kept of the first do not hold for the second, which lies at the same addresses."""
     (tmp_path / "plugin.c").write_text(PLUGIN)
-    for room in (24, 56):
-        run(["gcc", *C, "-fPIC", "-shared", f"-DROOM={room}", f"-Wl,--build-id={id}", "-o", tmp_path / f"{room}.so", tmp_path / "plugin.c"])
+    for size in (24, 56):
+        run(["gcc", *C, "-fPIC", "-shared", f"-DROOM={size}", f"-Wl,--build-id={id}", "-o", tmp_path / f"{size}.so", tmp_path / "plugin.c"])
     run(["gcc", *C, "-o", tmp_path / "replaced", HERE / "replaced.c", f"-L{build}", "-letch-unwind", f"-Wl,-rpath,{build}"])
     p = run([tmp_path / "replaced", tmp_path / "plugin.so", tmp_path / "24.so", tmp_path / "56.so"], env={**os.environ, **MODES[mode]}, ok=None)
     assert p.stdout == "15 walks, 4 loads at the same address\n", p.stdout

@@ -159,7 +159,7 @@ def test_etch_cc_leaves_no_output_when_it_fails(installed, cc, tmp_path):
     assert p.stderr and not (tmp_path / "t.o").exists()
 
 
-def test_etch_cc_makes_room_for_constants(flow, tmp_path):
+def test_etch_cc_makes_space_for_constants(flow, tmp_path):
     """Of fields that another file defines, read one by one; not where the user says so, nor in code for a shared library."""
     fields = "".join(f"short s{k}; long l{k}; int a{k}, b{k};" for k in range(4))
     (tmp_path / "read.c").write_text(f"struct o {{ {fields} }}; extern struct o o; struct {{ int a, b, c, d; }} out;\n"

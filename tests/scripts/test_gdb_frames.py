@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT, run
 
-# What clang -O2 makes of `if (look(a, b)) yes(a, b); else no(a, b);`; in `mended` the directive is where it belongs.
+# What clang -O2 makes of `if (look(a, b)) yes(a, b); else no(a, b);`; in `right` the directive is where it belongs.
 CHOOSE = """
 	.globl NAME
 	.type NAME, @function
@@ -23,7 +23,7 @@ NAME:
 	call look
 	mov (%rax), %rbx
 	add $16, %rsp
-	MENDED
+	RIGHT
 NAME_test:
 	test %eax, %eax
 	je 1f
@@ -55,8 +55,8 @@ kept_lost:
 def library(tmp_path):
     """Its file, and the addresses of its labels."""
     source = tmp_path / "choose.s"
-    source.write_text("\t.text\nlook:\tret\n" + CHOOSE.replace("NAME", "wrong").replace("MENDED", "") +
-                      CHOOSE.replace("NAME", "mended").replace("MENDED", ".cfi_def_cfa_offset 16") + KEPT)
+    source.write_text("\t.text\nlook:\tret\n" + CHOOSE.replace("NAME", "wrong").replace("RIGHT", "") +
+                      CHOOSE.replace("NAME", "right").replace("RIGHT", ".cfi_def_cfa_offset 16") + KEPT)
     library = tmp_path / "choose.so"
     run(["cc", "-shared", "-nostdlib", "-o", library, source])
     return library, {name: int(a, 16) for a, name in re.findall(r"^(\w+) \w (\w+)$", run(["nm", library]).stdout, re.M)}
@@ -70,7 +70,7 @@ def test_it_agrees_with_what_is_known(etch, library):
     report = json.loads(run([etch, "check", "--format", "json", "--fail-on", "never", library]).stdout)
     found = {int(x["place"]["address"], 16) for x in report["files"][0]["findings"] if x["id"] == "ETCH-C001"}
     assert found == {at["wrong_test"], at["kept_lost"]}
-    for name, status, said in (("wrong_test", 1, "CFA+16 WRONG"), ("wrong_end", 0, "gdb is right here"), ("mended_test", 0, "gdb is right here"),
+    for name, status, said in (("wrong_test", 1, "CFA+16 WRONG"), ("wrong_end", 0, "gdb is right here"), ("right_test", 0, "gdb is right here"),
                                ("kept_lost", 1, "lost rbp"), ("kept", 0, "gdb is right here")):
         p = judge(at[name])
         assert (p.returncode, said in p.stdout) == (status, True), p.stdout + p.stderr
@@ -80,7 +80,7 @@ def test_it_agrees_with_what_is_known(etch, library):
 def test_what_llvm_says(library):
     library, at = library
     for name, status, said in (("wrong_test", 1, "modified CFA register RSP but not changed CFA rule"), ("kept_lost", 1, "changed register RBP"),
-                               ("mended_test", 0, "CFA offset is changed from 32 to 16"), ("wrong_end", 0, "CFA offset is changed from 16 to 8")):
+                               ("right_test", 0, "CFA offset is changed from 32 to 16"), ("wrong_end", 0, "CFA offset is changed from 16 to 8")):
         p = subprocess.run([ROOT / "scripts" / "judges" / "llvm_frames.py", library, f"{at[name]:x}"], capture_output=True, text=True)
         if "no llvm-mc with" in p.stdout:
             pytest.skip(p.stdout.strip())

@@ -99,7 +99,7 @@ def test_arrows():
     assert seen - {"lib/include"} == set(TOOL) | set(LIB)  # a folder that nobody has named
 
 
-def test_headers_are_reached_by_their_room():
+def test_headers_are_reached_by_their_folder():
     """Not by a path relative to the file: an include names the folder that it goes to."""
     for path in sources():
         for name in re.findall(r'^\s*#\s*include "([^"]+)"', path.read_text(), re.M):

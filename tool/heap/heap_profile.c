@@ -233,7 +233,7 @@ static void head_add(struct heap_profile *h, const struct heap_image *im)
 /* Adds leaf 0, which counts allocations without a stack. */
 static bool lost_add(struct heap_profile *h, const struct conversion *c)
 {
-	uint32_t node = key_set_add(&h->profile->stacks, (uint64_t)c->thread << 32 | STACK_STOP, STOP_NO_ROOM);
+	uint32_t node = key_set_add(&h->profile->stacks, (uint64_t)c->thread << 32 | STACK_STOP, STOP_NO_SPACE);
 
 	return node != KEY_NONE && leaf_add(h, c, &c->im->leaves[0], node);
 }

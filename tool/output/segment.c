@@ -71,7 +71,7 @@ static int layout_files(struct seg_layout *l, const struct segment_section *secs
 		return r;
 	/* strip and objcopy put sections such as .comment after the segment, which stays in place as long as it fits
 	 * there. */
-	if (l->ours && !l->inside && l->old_base + l->size <= seg_old_room_end(l))
+	if (l->ours && !l->inside && l->old_base + l->size <= seg_old_space_end(l))
 		l->base = l->old_base;
 	names_begin(l, secs, n);
 	sections_place(l, secs, n);

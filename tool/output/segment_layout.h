@@ -89,7 +89,7 @@ uint64_t seg_kept_end(const struct seg_layout *l);
 /* Refuses a file with data after `end` that no header describes. */
 int seg_check_tail(const struct seg_layout *l, uint64_t end, struct error *e);
 /* Returns the file offset of whatever follows the old segment, up to which the segment can grow in place. */
-uint64_t seg_old_room_end(const struct seg_layout *l);
+uint64_t seg_old_space_end(const struct seg_layout *l);
 /* Returns the file offset up to which a segment inside the first PT_LOAD can grow in place: that of the former start of
  * the file. */
 uint64_t seg_inside_end(const struct seg_layout *l);

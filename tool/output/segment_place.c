@@ -453,7 +453,7 @@ static uint64_t next_kept(const struct seg_layout *l, uint64_t end)
 
 uint64_t seg_inside_end(const struct seg_layout *l) { return next_kept(l, l->f.size); }
 
-uint64_t seg_old_room_end(const struct seg_layout *l)
+uint64_t seg_old_space_end(const struct seg_layout *l)
 {
 	const struct seg_file *f = &l->f;
 	uint64_t end = next_kept(l, f->size);

@@ -70,8 +70,8 @@ function title(f) {
 /* ---- drawing -------------------------------------------------------------------------------- */
 
 function label(f, w) {
-  var room = Math.floor((w - 4) / 7);
-  f.t.textContent = room < 3 ? '' : f.name.length <= room ? f.name : f.name.slice(0, room - 2) + '..';
+  var letters = Math.floor((w - 4) / 7);
+  f.t.textContent = letters < 3 ? '' : f.name.length <= letters ? f.name : f.name.slice(0, letters - 2) + '..';
 }
 function put(f, x, w, faded) {
   f.g.style.display = w > 0 ? '' : 'none';

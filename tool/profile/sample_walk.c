@@ -22,7 +22,7 @@ const char *stop_text(enum stop s)
 		[STOP_CORRUPT] = "frames out of order",
 		[STOP_BITS] = "32-bit code",
 		[STOP_DEEP] = "more frames than are recorded",
-		[STOP_NO_ROOM] = "no space for the stack",
+		[STOP_NO_SPACE] = "no space for the stack",
 		[STOP_STACK] = "the caller's frame is on another stack, which is not copied",
 	};
 

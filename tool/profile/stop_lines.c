@@ -63,7 +63,7 @@ static void advice_put(const struct profile *p, enum stop s, bool in_process, FI
 void stop_lines_put(const struct profile *p, bool in_process, FILE *out)
 {
 	for (int i = 0; i < STOP_COUNT; i++) {
-		if (i == STOP_END || !p->stops[i] || (in_process && i == STOP_NO_ROOM))
+		if (i == STOP_END || !p->stops[i] || (in_process && i == STOP_NO_SPACE))
 			continue;
 		fprintf(out, "%" PRIu64 " stack%s incomplete: %s", p->stops[i], p->stops[i] == 1 ? " is" : "s are",
 		        stop_text((enum stop)i));

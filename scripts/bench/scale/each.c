@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 {
 	posix_spawn_file_actions_t quiet;
 	char **command = calloc((size_t)argc + 1, sizeof(*command)), *name = NULL;
-	size_t room = 0;
+	size_t space = 0;
 
 	if (argc < 3 || !command) {
 		fprintf(stderr, "usage: %s COPY COMMAND... <NAMES\n", argv[0]);
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 	posix_spawn_file_actions_init(&quiet);
 	posix_spawn_file_actions_addopen(&quiet, 1, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_addopen(&quiet, 2, "/dev/null", O_WRONLY, 0);
-	while (getdelim(&name, &room, 0, stdin) > 1) {
+	while (getdelim(&name, &space, 0, stdin) > 1) {
 		struct timespec from, to;
 		struct rusage used;
 		struct stat st;

@@ -18,16 +18,16 @@ struct Kept {
 
 extern "C" __attribute__((noinline)) int plugin(int n, int (*fn)(int))
 {
-	char room[16 + 64 * VARIANT];
+	char space[16 + 64 * VARIANT];
 #if VARIANT % 2
 	Kept k{n};
 #endif
-	room[n] = 1;
-	__asm__ volatile("" : : "r"(room) : "memory");
+	space[n] = 1;
+	__asm__ volatile("" : : "r"(space) : "memory");
 	try {
 		int r = n ? plugin(n - 1, fn) : fn(VARIANT + 5);
 		sink = r;
-		return r + room[n];
+		return r + space[n];
 #if VARIANT == 2
 	} catch (int i) {
 		return i + 1000;

@@ -690,10 +690,10 @@ static void signals()
 		say("fault", caught([] { fault(); }));
 #endif
 	}
-	static char room[1 << 16];
+	static char space[1 << 16];
 	memset(&stack, 0, sizeof(stack));
-	stack.ss_sp = room;
-	stack.ss_size = sizeof(room);
+	stack.ss_sp = space;
+	stack.ss_size = sizeof(space);
 	sigaltstack(&stack, nullptr);
 	a.sa_flags = SA_NODEFER | SA_ONSTACK;
 	sigaction(SIGUSR2, &a, nullptr);
@@ -711,14 +711,14 @@ static void signals()
 /* A stack for signals of the size that is usual, with nothing below: alone, records are made on it. */
 static void small()
 {
-	auto *room = static_cast<char *>(mmap(nullptr, 4096 + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	auto *space = static_cast<char *>(mmap(nullptr, 4096 + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	struct sigaction a;
 	stack_t stack;
 
 	memset(&a, 0, sizeof(a));
 	memset(&stack, 0, sizeof(stack));
-	mprotect(room + 4096, 8192, PROT_READ | PROT_WRITE);
-	stack.ss_sp = room + 4096;
+	mprotect(space + 4096, 8192, PROT_READ | PROT_WRITE);
+	stack.ss_sp = space + 4096;
 	stack.ss_size = 8192;
 	sigaltstack(&stack, nullptr);
 	a.sa_handler = [](int) {
@@ -754,11 +754,11 @@ static void in_fibre()
 
 static void fibres()
 {
-	static char room[1 << 17];
+	static char space[1 << 17];
 
 	getcontext(&fibre);
-	fibre.uc_stack.ss_sp = room;
-	fibre.uc_stack.ss_size = sizeof(room);
+	fibre.uc_stack.ss_sp = space;
+	fibre.uc_stack.ss_size = sizeof(space);
 	fibre.uc_link = &back;
 	makecontext(&fibre, in_fibre, 0);
 	for (int i = 0; i < 3; i++)

@@ -20,14 +20,14 @@ static std::map<std::string, std::vector<char *>> kept;
 
 template <int N> __attribute__((noinline)) void *deep(int v)
 {
-	volatile char room[N * 24 + 8];
+	volatile char space[N * 24 + 8];
 	void *p;
 
-	room[0] = (char)v;
+	space[0] = (char)v;
 	if constexpr (N == 0)
 		p = malloc((size_t)v * 16 + 1000);
 	else
-		p = deep<N - 1>(v + room[0] % 1);
+		p = deep<N - 1>(v + space[0] % 1);
 	kept["depth " + std::to_string(N)].push_back(static_cast<char *>(p));
 	return p;
 }

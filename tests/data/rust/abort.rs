@@ -15,9 +15,9 @@ fn by_closure(f: &dyn Fn(usize) -> usize, n: usize) -> usize {
 
 #[inline(never)]
 fn with_frame(n: usize) -> usize {
-    let mut room = [n; 100];
-    black_box(&mut room);
-    by_closure(&|n| inner(n) + room[n % 100], n) + room[7]
+    let mut space = [n; 100];
+    black_box(&mut space);
+    by_closure(&|n| inner(n) + space[n % 100], n) + space[7]
 }
 
 fn main() {

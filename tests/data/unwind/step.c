@@ -37,7 +37,7 @@
 #include <etch/unwind.h>
 #endif
 
-#define STACK_ROOM (1u << 20)
+#define STACK_BYTES (1u << 20)
 
 struct inject {
 	int sig;
@@ -58,7 +58,7 @@ static pid_t pid;
 static const char *rows_dir, *generate;
 static struct text texts[MAX_MODULE];
 static int text_count;
-static uint8_t stack[STACK_ROOM];
+static uint8_t stack[STACK_BYTES];
 static uint64_t stack_lo, stack_hi; /* what of it was read for this step */
 static struct inject injects[4];
 static int inject_count;
@@ -319,7 +319,7 @@ static void stack_read(const struct regs *r)
 	uint64_t lo = (r->r[RSP] - 256) & ~7ul, hi = r->r[RSP] + 4096;
 
 	for (int i = 0; i < truth.depth; i++)
-		if (truth.frames[i].cfa > hi && truth.frames[i].cfa - lo < STACK_ROOM - 4096) {
+		if (truth.frames[i].cfa > hi && truth.frames[i].cfa - lo < STACK_BYTES - 4096) {
 			hi = truth.frames[i].cfa + 64;
 			break; /* the outermost one on this stack */
 		}
