@@ -46,7 +46,7 @@ LIST = [
     Warning(("%s: can't find call dest symbol at %s+0x%lx",), "", "the same, in another section",
             source=f'\tcall\tother\n\tret\n{SIZE}\t.section .text.o,"ax"\n\tret\nother:\tret\n'),
     Warning(("%s: unsupported call to non-function",), "",
-            "etch treats a place that code calls as a function; if its name is global, N001 is reported",
+            "if code calls a place, etch treats this place as a function; if its name is global, N001 is reported",
             source=f"{FRAME}\tcall\th\n{LEAVE}{SIZE}h:\tret\n\t.size\th, .-h\n"),
     Warning(("%s: can't find switch jump table",), "", "etch follows this jump table, whose entries are distances from its start",
             source="\tcmpl\t$1, %edi\n\tja\t1f\n\tleaq\tt(%rip), %rax\n\tmovslq\t(%rax,%rdi,4), %rcx\n\taddq\t%rax, %rcx\n"
@@ -92,7 +92,7 @@ LIST = [
             "with shrink-wrapping a compiler saves a register on one path only; etch checks its value at the return (S005)",
             source="\tpushq\t%rax\n\ttestl\t%edi, %edi\n\tje\t1f\n\tpopq\t%rax\n\tpushq\t%rbx\n1:\tpopq\t%rcx\n\tret\n"),
     Warning(("%s: stack state mismatch: drap1=%d(%d,%d) drap2=%d(%d,%d)",), "S003",
-            "on the two paths different registers lead back from a realigned frame",
+            "the frame is realigned, and each path keeps the old stack pointer in another register",
             source="\ttestl\t%edi, %edi\n\tje\t1f\n\tleaq\t8(%rsp), %r10\n\tandq\t$-32, %rsp\n\tpushq\t-8(%r10)\n\tpushq\t%rbp\n"
                    "\tmovq\t%rsp, %rbp\n\tpushq\t%r10\n\tjmp\t2f\n1:\tleaq\t8(%rsp), %r13\n\tandq\t$-32, %rsp\n\tpushq\t-8(%r13)\n"
                    "\tpushq\t%rbp\n\tmovq\t%rsp, %rbp\n\tpushq\t%r13\n2:\tud2\n"),
@@ -124,7 +124,7 @@ LIST = [
             options="--retpoline", source="\tjmp\t*%rdi\n"),
     Warning(("%s: 'naked' return found in RETHUNK build",), "", "the same; `etch objtool --rethunk`", options="--rethunk"),
     # ---- only in kernels ----
-    Warning(("*UACCESS*", "%s: PUSHF stack exhausted"), "", "only kernels access user memory; `etch objtool --uaccess`"),
+    Warning(("*UACCESS*", "%s: PUSHF stack exhausted"), "", "only in kernels do accesses to user memory need STAC and CLAC; `etch objtool --uaccess`"),
     Warning(("%s: call to %s() leaves .noinstr.text section", "%s: return with instrumentation enabled", "no func for pv_ops[]",
              "pv_ops[%d]: %s", "paravirt confusion"), "", "about code of kernels that must not be instrumented"),
     Warning(("%s: early indirect call", "%s: unresolved jump target after linking?!?", "Unresolved function after linking!?: %s",
