@@ -284,6 +284,10 @@ survey: built	## every ELF file of this machine rewritten, elsewhere, and looked
 compilers: all	## the code of every gcc and clang, rustc and go that is installed, under many options (hours): COMPILERS='--compilers gcc-16'
 	$(PYTHON) scripts/compilers.py --build $(B) $(COMPILERS)
 
+complexity: deps	## functions of a cyclomatic complexity above 20, by lizard: a report for reviewers, and no test
+	@.venv/bin/python -m pip install -q lizard
+	@.venv/bin/lizard -l c -C 20 -m -w tool lib || :
+
 systems:	## make demo, test, deb in clean roots of Debian 12, 13 and unstable (root, debootstrap, hours): SYSTEMS='--suites trixie'
 	scripts/systems.py $(SYSTEMS)
 
@@ -365,4 +369,4 @@ clean:	## remove what was built, and fetched sources; .venv stays
 help:	## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-.PHONY: systems compilers all built asan test test-all demo bench soak vm kernel format fuzz sample programs unfamiliar survey no-cfi deps install static deb rpm clean help
+.PHONY: complexity systems compilers all built asan test test-all demo bench soak vm kernel format fuzz sample programs unfamiliar survey no-cfi deps install static deb rpm clean help

@@ -31,7 +31,7 @@ uint64_t range_sum(const struct flow *f, const struct range_rows *rows);
 bool worklist_collect(struct work *w);
 /* Analyses the code ranges in the worklist with options.jobs threads, and collects the results. */
 void round_run(struct work *w);
-/* round_prepare.c: updates the facts after a round, and marks the code ranges of the next round. Returns false if there
+/* round_stages.c: updates the facts after a round, and marks the code ranges of the next round. Returns false if there
  * are none, i.e. the fixpoint is reached. */
 bool round_prepare(struct work *w);
 

@@ -8,7 +8,7 @@
  *     worker.h        range_analysis.c  analyses one code range until its assumptions hold
  *                     range_results.c   stores the results
  *     links.h         call_graph.c, link_lists.c   edges and links between code ranges
- *                   round_prepare.c   between two rounds, with these:
+ *                   round_stages.c   between two rounds, with these:
  *     range_starts.h  undiscovered.c, open_ranges.c, gap_sweep.c, noted_ranges.c   where code ranges begin and end
  *                     starts.c, refuted_starts.c, entry_tail.c, wide_fde.c, tried_starts.c   what begins there
  * (range_state.h) other_frames.h  continuations.c, continuation_walk.c, interpreters.c       in whose frame code runs
@@ -53,7 +53,7 @@ struct padding_shown {
 	bool prevails;
 };
 
-/* The stages of the analysis of a file. Each is run when no code range is marked; round_prepare.c explains their
+/* The stages of the analysis of a file. Each is run when no code range is marked; round_stages.c explains their
  * order. */
 enum stage {
 	STAGE_PADDED,        /* tries padded starts; after the first round */
