@@ -303,4 +303,4 @@ def test_objects_and_sidecars_are_refused(build, tmp_path):
     (tmp_path / "t.c").write_text("int f(void) { return 1; }")
     run(["gcc", "-c", "-o", tmp_path / "t.o", tmp_path / "t.c"])
     assert "object file" in run([build / "etch", "rewrite", "--eh-frame", tmp_path / "t.o"], ok=2).stderr
-    assert "exclude" in run([build / "etch", "rewrite", "--eh-frame", "--sidecar", tmp_path, "/usr/bin/true"], ok=2).stderr
+    assert "cannot be combined" in run([build / "etch", "rewrite", "--eh-frame", "--sidecar", tmp_path, "/usr/bin/true"], ok=2).stderr
