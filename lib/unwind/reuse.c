@@ -22,7 +22,7 @@
 
 #define UNLINKED  ((uint64_t)1 << 63)
 #define FRAMES    ETCH_WALK_FRAMES
-#define FRONT     128u               /* free places for frames that are later put in front */
+#define FRONT     128u                 /* free places for frames that are later put in front */
 #define FRESH_MAX (FRAMES - FRONT - 1) /* less 1, because the frame after the last one is read, too */
 
 void reuse_begin(struct reuse *r, struct etch_walk *w)

@@ -263,8 +263,12 @@ def test_time_of_one_among_many(etch, tmp_path, small):
     """The worker ends, not the command."""
     path = tmp_path / "object.o"
     path.write_bytes(small["object.o"])
-    p = bounded(etch, "0.00005,1", "check", "--format", "json", path, LIBC, path, ok=2)
-    assert p.stdout.count("exceeds the CPU time limit for its size") == 1
+    # On a busy machine a small file takes longer, too: then the next limit is between the two.
+    for limit in ("0.00005,1", "0.0002,1", "0.0008,1"):
+        p = bounded(etch, limit, "check", "--format", "json", path, LIBC, path, ok=None)
+        if p.stdout.count("exceeds the CPU time limit for its size") == 1:
+            break
+    assert p.returncode == 2 and p.stdout.count("exceeds the CPU time limit for its size") == 1
     assert p.stdout.count(str(path)) >= 2
 
 

@@ -23,7 +23,7 @@ enum stop {
 	STOP_CORRUPT,  /* the frame is not above the one before it */
 	STOP_BITS,     /* 32-bit code */
 	STOP_DEEP,     /* more frames than are recorded */
-	STOP_NO_SPACE,  /* there was no space for the stack */
+	STOP_NO_SPACE, /* there was no space for the stack */
 	STOP_STACK,    /* the caller's frame is below the copy of the stack */
 	STOP_COUNT,
 };
