@@ -71,6 +71,41 @@ def test_a_parser_that_may_run_later(flow, how):
     assert not {"yes", "by etch_sync"} & {f.get(n) for n in (*stored, None)}, f
 
 
+ONCE = """
+#include <etch/imv.h>
+#include <stdio.h>
+struct g { int a, b; };
+ETCHED struct g g = { .a = 1 };
+MARK __attribute__((noinline)) static void store(void) { g.b++; }
+void (*volatile pointer)(void)POINTER;
+__attribute__((noinline)) int work(int x) { return x < 5 ? g.a + g.b : g.b; }
+int main(void)
+{
+	g.a = 5;
+	CALL
+	int err = etch_sync(&g, sizeof g);
+	if (pointer) pointer();
+	printf("%d %d %ld\\n", err, work(1), etch_verify(0, 0));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("mark,pointer,call,later", [
+    ("", " = store", "", True),                                # one pointer to it, outside of a table of constructors
+    ("__attribute__((constructor))", " = store", "", True),    # in a table of constructors, and in a pointer
+    ("__attribute__((constructor))", "", "", False),           # in a table of constructors alone
+    ("", "", "store();", False),
+])
+def test_a_function_of_which_data_holds_the_address(flow, mark, pointer, call, later):
+    text = ONCE.replace("MARK", mark).replace("POINTER", pointer).replace("CALL", call)
+    exe = flow.program(text, "plain", ["-O2", "-g", "-w"])
+    flow.rewrite(exe)
+    f = {r["field"]: r["armed"] for r in flow.inspect("fields", exe)["fields"]}
+    assert set(f.values()) == {"guarded" if later else "by etch_sync"}, f  # in one row, whose members have one answer
+    assert run([exe]).stdout.endswith(" 0\n")
+
+
 def test_a_function_named_to_the_tool(tmp_path, build):
     """--init FUNC says the same as ETCH_INIT, for a program that cannot be changed; it stays in later runs, and goes with --undo."""
     flow = Flow(tmp_path, build)
