@@ -159,7 +159,7 @@ NO_ASAN static int ra_moved(struct cursor *c, const struct etch_rule *r, uint64_
 		c->switches++;
 	}
 	if (r->ra == ETCH_RA_SLOT) {
-		/* An interrupted frame may use the red zone below rsp; all other slots lie above rsp. */
+		/* Only in an interrupted frame may the slot be below rsp, in the red zone. */
 		if ((int64_t)(at - sp) < (c->interrupted ? -RED_ZONE : 0))
 			return ETCH_UNWIND_NOPROGRESS;
 		return word_read(c, at, ip) ? ETCH_UNWIND_MEMORY : ETCH_UNWIND_OK;

@@ -73,7 +73,8 @@ static void grow(struct stack_frame *f, int64_t bytes)
 		f->cfa.off = plus(f->cfa.off, bytes);
 }
 
-/* Applies a copy from another register to the register that is the base of the CFA. */
+/* Applies an instruction that copies another register, whose value is `from`, to the register that is the base of the
+ * CFA. */
 static void base_copy(struct stack_frame *f, const struct spot *from)
 {
 	if (f->cfa.base == RSP && from->base == BASE_CFA)

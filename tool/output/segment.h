@@ -141,9 +141,9 @@ struct segment_request {
 int segment_add(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e);
 
 /*
- * Does what segment_plan and segment_add do, with a call of `fill` between them that writes contents that depend on the
- * addresses, but makes the layout only once. If `fill` does not return 0, its result is returned, and it must have set
- * the error itself.
+ * Does the work of segment_plan() and segment_add(), but makes the layout only once. Between the two it calls `fill`,
+ * which writes the contents that depend on addresses. If `fill` does not return 0, its result is returned, and it must
+ * have set the error itself.
  */
 int segment_build(const struct segment_request *q, uint8_t **out, size_t *out_size, struct error *e);
 

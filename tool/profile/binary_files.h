@@ -81,7 +81,7 @@ struct binary_list {
 	size_t count, capacity;
 };
 
-/* Returns the number of the binary behind a mapping of process `pid`, or -1 if out of memory. */
+/* Returns the number of the binary that a mapping of process `pid` maps, or -1 if out of memory. */
 long binary_find(struct binary_list *l, pid_t pid, const struct mapped_file *m);
 /* Computes the address of a mapping of file offset `offset` minus the link-time address, or minus the file offset if
  * the file could not be opened. Returns false if the file has no code at that offset. */

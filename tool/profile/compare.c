@@ -52,7 +52,7 @@ static void range_of(const double *list, size_t count, double *least, double *mo
 	}
 }
 
-/* Do the runs of both sides overlap? */
+/* Do the shares in the old runs and those in the new runs overlap, as ranges? */
 static bool runs_overlap(const double *share, const struct sides *s)
 {
 	double old_least, old_most, new_least, new_most;

@@ -226,8 +226,9 @@ static int names_check(const struct elf_file *f, struct error *e)
 }
 
 /*
- * Joins the new sections, which are those of tables that differ from an earlier run's. The tables of sites come first,
- * since references between new sections (TO_NEW) are indices, and only these tables have such references.
+ * Makes one list of the new sections: those of the tables that differ from the tables of an earlier run. The tables of
+ * sites come first, since references between new sections (TO_NEW) are indices, and only these tables have such
+ * references.
  */
 static struct new_section *sections_join(const struct object_step *t, size_t *count)
 {

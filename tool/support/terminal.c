@@ -32,7 +32,8 @@ static size_t columns_of(const char *word, size_t n)
 	return columns;
 }
 
-/* Prints one line without its newline. Spaces inside the line stay as they are where it is not broken. */
+/* Prints one line without its newline, broken to fit `width`. Spaces between words are kept, except where the line is
+ * broken. */
 static void line_fold(const char *line, size_t size, unsigned width)
 {
 	size_t indent = strspn(line, " "), at = 0, blank, word, i = 0;

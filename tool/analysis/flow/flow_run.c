@@ -143,8 +143,8 @@ void flow_fault(const struct fixup *x, const struct step *in, const struct state
 
 /*
  * At a landing pad the frame is that of the call, but without the arguments pushed for it, which the unwinder drops
- * (DW_CFA_GNU_args_size). All calls that throw in a function have the same frame but for these arguments, so rsp is the
- * highest rsp at any of them (flow.walk.pad_depth).
+ * (DW_CFA_GNU_args_size). All calls that throw in a function have the same frame except for these arguments, so rsp is
+ * the highest rsp at any of them (flow.walk.pad_depth).
  */
 void flow_land(const struct flow *f, const struct state *call, struct state *out)
 {
@@ -309,7 +309,7 @@ static bool switches_stack(const struct flow *f)
 	return s && s->a == ETCH_REG_RSP && (s->op == STEP_MOVE || s->op == STEP_LOAD) && s->b != ETCH_REG_RSP;
 }
 
-/* Is a landing pad of the code range at an address? */
+/* Does the code range have a landing pad at this address? */
 static bool is_pad(const struct flow *f, uint64_t addr)
 {
 	size_t i;

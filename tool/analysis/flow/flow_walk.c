@@ -414,7 +414,7 @@ void flow_walk(struct flow *f)
 	dataflow_solve(&blocks, &f->walk.list, f);
 }
 
-/* Walks the blocks that have throwing calls again, since flow.walk.pad_depth is now final. */
+/* Walks again those blocks which have throwing calls, since flow.walk.pad_depth is now final. */
 void flow_walk_pads(struct flow *f)
 {
 	size_t i;

@@ -66,7 +66,7 @@
 /*
  * The incoming states of some code ranges never settle by themselves. A loop may lead through several code ranges, such
  * as a function and its cold part. An edge from code that later turns out to follow a noreturn call may then circulate
- * for ever, one round behind the correction; and if each iteration lowers rsp, the states never repeat. So the edges
+ * for ever, one round after the correction; and if each iteration lowers rsp, the states never repeat. So the edges
  * among these code ranges are dropped, which leaves the edges from outside, and all later states are joined: this gives
  * the least fixpoint (P. and R. Cousot, POPL 1977).
  */
