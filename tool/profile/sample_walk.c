@@ -24,6 +24,7 @@ const char *stop_text(enum stop s)
 		[STOP_DEEP] = "more frames than are recorded",
 		[STOP_NO_SPACE] = "no space for the stack",
 		[STOP_STACK] = "the caller's frame is on another stack, which is not copied",
+		[STOP_HOLE] = "the kernel's copy of the stack ends at a page that the program has not used yet",
 	};
 
 	return text[s];
@@ -111,7 +112,9 @@ static enum stop stop_of(const struct memory *m, int status, uint64_t at)
 	case ETCH_UNWIND_MEMORY:
 		if (m->missing < s->reg[ETCH_RSP])
 			return STOP_STACK;
-		return s->stack_size == s->stack_asked ? STOP_COPY : STOP_CORRUPT;
+		if (s->stack_size == s->stack_asked)
+			return STOP_COPY;
+		return m->missing - s->reg[ETCH_RSP] < s->stack_asked ? STOP_HOLE : STOP_CORRUPT;
 	case ETCH_UNWIND_LIMIT: return STOP_COPY;
 	default: return STOP_CORRUPT;
 	}
