@@ -292,11 +292,23 @@ const struct elf_symbol *code_map_sized(const struct code_map *m, uint32_t secti
 bool warns_first(const struct code_map *m, uint32_t section, uint64_t off)
 {
 	const struct elf_symbol *y = m->release->newer_validation ? code_map_sized(m, section, off) : NULL;
-	bool *done = y ? &m->warned->done[y - m->f->symbols] : NULL;
+	uint8_t *done = y ? &m->warned->done[y - m->f->symbols] : NULL;
 
 	if (!done)
 		return true;
-	if (*done)
+	if (*done & WARNED_SAID)
 		return false;
-	return *done = true;
+	*done |= WARNED_SAID;
+	return true;
+}
+
+void access_warned_set(const struct code_map *m, const struct elf_symbol *function)
+{
+	code_map_sized(m, function->section, function->value); /* makes the list */
+	m->warned->done[function - m->f->symbols] |= WARNED_ACCESS;
+}
+
+bool access_warned(const struct code_map *m, const struct elf_symbol *function)
+{
+	return m->warned->done && m->warned->done[function - m->f->symbols] & WARNED_ACCESS;
 }

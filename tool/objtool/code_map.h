@@ -35,6 +35,9 @@ struct target {
 	size_t number; /* index of that function */
 };
 
+/* Flags of a symbol: a warning about it has been printed; --uaccess has warned of it. */
+enum { WARNED_SAID = 1, WARNED_ACCESS = 2 };
+
 struct code_map {
 	const struct elf_file *f;
 	const struct linux_release *release;
@@ -53,8 +56,8 @@ struct code_map {
 	uint8_t *ends;        /* private to code_map.c; two elements for each function */
 	struct once {
 		struct symbol_index list; /* symbols with a size: functions and entry code */
-		bool *done; /* for each symbol of the file: a warning about it has been printed; null: none has been printed */
-	} * warned;     /* the symbols with warnings, for releases that print one warning per symbol */
+		uint8_t *done;            /* for each symbol of the file: WARNED_*; null: there has been no warning */
+	} * warned;                   /* the symbols with warnings, for releases that print one warning per symbol */
 	/* Each of the following lists has one bit for each byte of the space: */
 	uint64_t *fields;  /* the field of a relocation begins at the byte; null: relocations have not been read */
 	uint64_t *entries; /* a function begins at the byte */
@@ -111,6 +114,12 @@ const struct elf_symbol *code_map_sized(const struct code_map *m, uint32_t secti
  * of entry code) is printed.
  */
 bool warns_first(const struct code_map *m, uint32_t section, uint64_t off);
+/*
+ * Records that --uaccess has warned of a function, which objtool then follows no further. access_warned() tells whether
+ * this was recorded.
+ */
+void access_warned_set(const struct code_map *m, const struct elf_symbol *function);
+bool access_warned(const struct code_map *m, const struct elf_symbol *function);
 /* True if the target of a call is a function that does not return. */
 bool calls_dead(const struct code_map *m, const struct target *t);
 

@@ -139,7 +139,7 @@ static bool call_follow(struct stack_walk *w, const struct part *part, const str
 		return call_check(w, part, p, s, callee) && pointer_check(w, p, t.name);
 	*continues = false;
 	if (t.at)
-		stack_path_add(w, p, t.at, true);
+		stack_path_add(w, p, t.at, TURN_BRANCH);
 	return true;
 }
 
@@ -193,7 +193,7 @@ static bool indirect_follow(struct stack_walk *w, const struct part *part, const
 		return !stack_function_at(w, p->at) || tail_check(w, part, p, s, NULL);
 	for (k = 0; (kind = own_entry(w, j, k, &to)) != ENTRY_NONE; k++)
 		if (kind == ENTRY_OWN)
-			stack_path_add(w, p, to, true);
+			stack_path_add(w, p, to, TURN_ALTERNATIVE);
 	if (w->options->release->newer_validation)
 		stack_paths_reverse(w, first);
 	return true;
@@ -216,7 +216,7 @@ static bool jump_follow(struct stack_walk *w, const struct part *part, const str
 			return return_check(w, p);
 		}
 		return tail_check(w, part, p, s, called);
-	case WAY_INSIDE: stack_path_add(w, p, to, true); return true;
+	case WAY_INSIDE: stack_path_add(w, p, to, TURN_BRANCH); return true;
 	default: return true;
 	}
 }
@@ -274,7 +274,7 @@ static bool next_add(struct stack_walk *w, const struct part *part, const struct
 		return false;
 	part = stack_next(w, part, p->at, &after);
 	if (part && after - part->code->addr < part->code->size) {
-		stack_path_add(w, p, after, false);
+		stack_path_add(w, p, after, TURN_NONE);
 		return true;
 	}
 	if (!part || w->frames.list[p->frame].cfa.base == BASE_NONE || w->options->no_unreachable)
