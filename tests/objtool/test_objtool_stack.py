@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conftest import DATA, run
+from test_objtool import real_objtools
 
 KERNEL = DATA / "kernel"
 RELEASES = {"6.1": [], "6.12": ["-DLINUX_6_12"], "7.2": ["-DLINUX_6_12", "-DLINUX_7_2"]}
@@ -84,6 +85,44 @@ def changes(path):
             made = [b"\x90" * len(code)]
         for new in made:
             yield at, data[:at] + new + data[at + len(code):]
+
+
+# As the kernel's return thunks are: a label in the immediate of a function that never returns is itself code that does.
+EMBEDDED = """
+	.type untrains, @function
+untrains:
+	.byte 0x48, 0xb8
+	.globl srso_safe_ret
+srso_safe_ret:
+	lea 8(%rsp), %rsp
+	ret
+	int3
+	int3
+	lfence
+	call srso_safe_ret
+	ud2
+	.size srso_safe_ret, . - srso_safe_ret
+	.size untrains, . - untrains
+	.globl thunk
+	.type thunk, @function
+thunk:
+	call srso_safe_ret
+	nop
+	ret
+	int3
+	.size thunk, . - thunk
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_label_in_a_function_that_does_not_return(etch, tmp_path, monkeypatch, release):
+    """No warning that the code after a call of the label is unreachable; the objtools of all three releases have none."""
+    monkeypatch.delenv("srctree", raising=False)
+    (tmp_path / "t.s").write_text(EMBEDDED)
+    run(["as", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    tools = [[etch, "objtool"], *([path] for found, path in real_objtools() if found == release)]
+    for tool in tools:
+        assert not [x for x in warned(tool, tmp_path / "t.o", release, action="--orc") if "thunk" in x or "safe" in x], tool
 
 
 @pytest.mark.parametrize("release", [pytest.param("6.1", marks=pytest.mark.long), "6.12"])

@@ -144,6 +144,11 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 
 	if (!y)
 		return t->name && m->release->profile.noreturn(&m->release->profile, t->name);
+	if (t->at != part_at(m, t->at)->code->addr + y->value) {
+		const char *label = t->name ? t->name : t->label; /* code in the function, not the function itself */
+
+		return label && m->release->profile.noreturn(&m->release->profile, label);
+	}
 	counts = y->bind == STB_GLOBAL || m->release->newer_validation;
 	if (y->bind != STB_LOCAL && t->name != y->name)
 		return t->name && counts && m->release->profile.noreturn(&m->release->profile, t->name);
