@@ -199,6 +199,14 @@ int code_map_relocs(struct code_map *m, struct error *e)
 	return 0;
 }
 
+int code_map_starts(struct code_map *m, struct error *e)
+{
+	m->begins = bits_new(m);
+	m->stops = bits_new(m);
+	bit_set(m->begins, m->space.span); /* ends searches */
+	return code_map_relocs(m, e);
+}
+
 static void bits_make(struct code_map *m)
 {
 	size_t i, k;

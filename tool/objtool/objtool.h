@@ -87,7 +87,8 @@ struct branches {
 	struct branch_list unstopped;
 	struct branch_list profiled; /* calls of profilers in code that must not be instrumented */
 	size_t insns;
-	size_t warnings; /* number of warnings of --retpoline and --cfi */
+	bool undecodable; /* some code could not be decoded */
+	size_t warnings;  /* number of warnings of --retpoline and --cfi */
 };
 struct code_map;
 /*
@@ -100,11 +101,8 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 void unstopped_warn(const struct code_map *map, const struct branches *b);
 void branch_sites_free(struct branches *b);
 
-/*
- * Defined in uaccess.c. The caller calls it before branch_sites_find(). If any warning of --uaccess is possible, it
- * allocates map.begins and map.stops, and reads the relocations. Returns 0, or -1 and a message.
- */
-int uaccess_open(struct code_map *map, struct error *e);
+/* Defined in uaccess.c: true if any warning of --uaccess is possible. Few objects have one. */
+bool uaccess_has_work(const struct code_map *map);
 /* Prints the warnings of --uaccess and returns their number. The map must have been read. */
 size_t uaccess_check(struct code_map *map, const struct objtool_options *o);
 

@@ -149,16 +149,18 @@ static bool follows_stack(const struct objtool_options *o) { return stack_follow
 static int code_check(const struct elf_file *f, const struct objtool_options *o, struct code_map *map,
                       struct branches *b, struct error *e)
 {
+	bool access = o->uaccess && uaccess_has_work(map);
 	size_t warnings = 0;
 
-	if (o->uaccess && uaccess_open(map, e))
+	if ((access || follows_stack(o) || o->ibt) && code_map_starts(map, e))
 		return -1;
 	/* The pass over branches comes first, so that its warnings are in file order. */
 	if (branch_sites_find(f, o, map, b, e))
 		return -1;
-	if ((map->begins || follows_stack(o) || o->ibt) && code_map_read(map, e))
+	map->decoded = map->begins && !b->undecodable;
+	if (map->begins && code_map_read(map, e))
 		return -1;
-	if (map->begins)
+	if (access)
 		warnings = uaccess_check(map, o);
 	if (!o->release->reach_counts_alone)
 		warnings += b->warnings;

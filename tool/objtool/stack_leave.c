@@ -107,6 +107,8 @@ bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t
 		dead = calls_dead(w->map, &t);
 	}
 	*called = t.name;
+	if (!note_any(n, at + s->len))
+		return dead;
 	return (dead || note_at(n, at + s->len, NOTE_UNREACHABLE)) && !note_at(n, at + s->len, NOTE_REACHABLE);
 }
 
@@ -292,8 +294,8 @@ static bool next_add(struct stack_walk *w, const struct part *part, const struct
 /* Applies an instruction to the frame. Returns false after a warning. */
 static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_t *bytes, const struct step *s)
 {
-	struct stack_frame f = w->frames.list[p->frame];
 	const struct notes *n = &w->map->notes;
+	struct stack_frame f;
 	const struct stack_rules rules = {
 		.copies = w->options->release->newer_validation,
 		.function = stack_function_at(w, p->at),
@@ -302,8 +304,10 @@ static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_
 		.pushes = s->flow == FLOW_CALL && note_at(n, p->at, NOTE_PUSH),
 		.returns = code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at),
 	};
-	const char *text = stack_frame_step(&f, s, &rules);
+	const char *text;
 
+	f = w->frames.list[p->frame];
+	text = stack_frame_step(&f, s, &rules);
 	if (text)
 		return stack_warn(w, p->at, text);
 	if (memcmp(&f, &w->frames.list[p->frame], sizeof(f)))
@@ -314,12 +318,14 @@ static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_
 bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_path *p, const struct step *s)
 {
 	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
-	bool continues = true;
+	bool continues = true, returns = code_leaves(bytes, s->len) == LEAVES_BY_IRET;
 	const char *called;
 
-	if ((s->touches || s->flow != FLOW_NEXT) && !frame_apply(w, p, bytes, s))
+	if ((s->flow == FLOW_CALL || returns ||
+	     stack_frame_may_change(&w->frames.list[p->frame], s, w->options->release->newer_validation)) &&
+	    !frame_apply(w, p, bytes, s))
 		return false;
-	if (code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at))
+	if (returns && stack_function_at(w, p->at))
 		return next_add(w, part, p, p->at + s->len); /* the instruction is an iret that continues after itself */
 	if (stack_leaves(bytes, s))
 		return context_follow(w, p, s, &continues) && (!continues || next_add(w, part, p, p->at + s->len));

@@ -250,12 +250,15 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
  */
 static bool visit(struct stack_walk *w, struct stack_path p)
 {
-	const struct part *part = part_at(w->map, p.at);
-	uint64_t off = part ? p.at - part->code->addr : 0;
+	const struct part *part = w->part;
 	size_t first = w->path_count;
 	bool ok = true;
 	struct step s;
+	uint64_t off;
 
+	if (!part || p.at - part->code->addr >= part->code->size)
+		part = w->part = part_at(w->map, p.at);
+	off = part ? p.at - part->code->addr : 0;
 	if (!part || (!p.resumed && !enter(w, &p, &ok)) ||
 	    !step_decode(w->map->cache, part->code->bytes + off, part->code->size - off, p.at, &s))
 		return ok;

@@ -33,6 +33,7 @@ struct near_function {
 struct stack_walk {
 	const struct code_map *map;
 	struct near_function *near;
+	const struct part *part; /* the part of the last instruction that was visited, or null */
 	const struct objtool_options *options;
 	struct place_names names;
 	struct symbol_index unsized; /* functions without a size */

@@ -416,14 +416,15 @@ static void all_walk(struct access *a)
 			paths_walk(a, a->map->notes.list[i].at, function_at(a->map, a->map->notes.list[i].at, &k), "<=== (hint)");
 }
 
-/* True if any warning is possible. Few objects have one. */
-static bool has_work(const struct elf_file *f, const struct linux_release *release, const struct code_space *space)
+bool uaccess_has_work(const struct code_map *map)
 {
+	const struct code_space *space = &map->space;
+	const struct elf_file *f = map->f;
 	uint64_t at;
 	size_t i;
 
 	for (i = 0; i < f->symbol_count; i++)
-		if (f->symbols[i].section && linux_access_safe(release, f->symbols[i].name))
+		if (f->symbols[i].section && linux_access_safe(map->release, f->symbols[i].name))
 			return true;
 	for (i = 0; i < space->count; i++)
 		for (at = 0; at < space->list[i].size; at++)
@@ -483,15 +484,6 @@ static void notes_mark(struct access *a)
 		for (at = r->from; at < r->from + r->size; at++)
 			mark(a, IN_ALTERNATIVE, at);
 	}
-}
-
-int uaccess_open(struct code_map *map, struct error *e)
-{
-	if (!has_work(map->f, map->release, &map->space))
-		return 0;
-	map->begins = bits_new(map);
-	map->stops = bits_new(map);
-	return code_map_relocs(map, e);
 }
 
 size_t uaccess_check(struct code_map *map, const struct objtool_options *o)

@@ -5,10 +5,8 @@
 
 #include <stdlib.h>
 
-uint32_t backtrace_add(struct backtrace *b, uint32_t from, uint64_t at, enum turn turn)
+uint32_t backtrace_step_add(struct backtrace *b, uint32_t from, uint64_t at, enum turn turn)
 {
-	if (!b->on || turn == TURN_NONE)
-		return from;
 	mem_reserve(&b->list, &b->capacity, b->count, sizeof(*b->list));
 	b->list[b->count++] = (struct backtrace_step){.at = at, .from = from, .turn = (uint8_t)turn};
 	return (uint32_t)b->count;

@@ -28,8 +28,13 @@ struct backtrace {
 	size_t count, capacity;
 };
 
+/* Adds a step to the list. Returns its number. */
+uint32_t backtrace_step_add(struct backtrace *b, uint32_t from, uint64_t at, enum turn turn);
 /* Records that the path with the last step `from` goes on from the instruction at `at`. Returns its new last step. */
-uint32_t backtrace_add(struct backtrace *b, uint32_t from, uint64_t at, enum turn turn);
+static inline uint32_t backtrace_add(struct backtrace *b, uint32_t from, uint64_t at, enum turn turn)
+{
+	return b->on && turn != TURN_NONE ? backtrace_step_add(b, from, at, turn) : from;
+}
 /* Prints the steps of a path, the last one first. */
 void backtrace_print(const struct backtrace *b, const struct code_map *map, struct place_names *names, uint32_t last);
 /* Prints the line for the place at which a path began; `mark` is "<=== (sym)" or "<=== (hint)". */
