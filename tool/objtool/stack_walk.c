@@ -245,8 +245,24 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 }
 
 /*
- * Visits the instruction at which a path begins; paths into its replacements are followed first. Returns false after a
- * warning.
+ * True if an instruction does no more than continue with the next one: it changes neither the frame nor the direction
+ * flag, and there is no note about what follows it. Most instructions are such.
+ */
+static bool is_plain(const struct stack_walk *w, const struct part *part, const struct stack_path *p,
+                     const struct step *s)
+{
+	uint64_t after = p->at + s->len;
+
+	return s->flow == FLOW_NEXT && s->direction == DIRECTION_KEPT && after - part->code->addr < part->code->size &&
+	       !stack_leaves(part->code->bytes + (p->at - part->code->addr), s) &&
+	       !stack_frame_may_change(&w->frames.list[p->frame], s, w->options->release->newer_validation) &&
+	       !note_any(&w->map->notes, after) &&
+	       !(w->alternatives.marks[p->at - w->map->space.first] & ALTERNATIVE_REPLACEMENT);
+}
+
+/*
+ * Visits the instruction at which a path begins, and those after it up to the first that is not plain; paths into its
+ * replacements are followed first. Returns false after a warning.
  */
 static bool visit(struct stack_walk *w, struct stack_path p)
 {
@@ -254,25 +270,32 @@ static bool visit(struct stack_walk *w, struct stack_path p)
 	size_t first = w->path_count;
 	bool ok = true;
 	struct step s;
-	uint64_t off;
 
 	if (!part || p.at - part->code->addr >= part->code->size)
 		part = w->part = part_at(w->map, p.at);
-	off = part ? p.at - part->code->addr : 0;
-	if (!part || (!p.resumed && !enter(w, &p, &ok)) ||
-	    !step_decode(w->map->cache, part->code->bytes + off, part->code->size - off, p.at, &s))
-		return ok;
-	if (!p.resumed && note_any(&w->map->notes, p.at)) {
-		p.resumed = stack_others_add(w, &p, &s, false);
-		if (p.resumed) {
-			stack_path_add(w, &p, p.at, TURN_NONE);
-			w->paths[w->path_count - 1].resumed = true;
+	if (!part)
+		return true;
+	for (;; p.at += s.len, p.branched = false, p.resumed = false) {
+		uint64_t off = p.at - part->code->addr;
+
+		if ((!p.resumed && !enter(w, &p, &ok)) ||
+		    !step_decode(w->map->cache, part->code->bytes + off, part->code->size - off, p.at, &s))
+			return ok;
+		if (!p.resumed && note_any(&w->map->notes, p.at))
+			break;
+		if (!is_plain(w, part, &p, &s)) {
+			ok = stack_leave(w, part, &p, &s);
+			stack_paths_reverse(w, first);
+			return ok;
 		}
-	} else {
-		ok = stack_leave(w, part, &p, &s);
+	}
+	p.resumed = stack_others_add(w, &p, &s, false);
+	if (p.resumed) {
+		stack_path_add(w, &p, p.at, TURN_NONE);
+		w->paths[w->path_count - 1].resumed = true;
 	}
 	stack_paths_reverse(w, first);
-	return ok;
+	return true;
 }
 
 /*
