@@ -87,6 +87,45 @@ def changes(path):
             yield at, data[:at] + new + data[at + len(code):]
 
 
+# One path leaves the function without a return, another one returns with a frame.
+LEAVES = """
+	.globl leaves
+	.type leaves, @function
+leaves:
+	push %rbx
+	test %edi, %edi
+	je 1f
+	pop %rbx
+	ret
+	int3
+1:	test %esi, %esi
+	je other+1
+	ret
+	int3
+	.size leaves, . - leaves
+	.globl other
+	.type other, @function
+other:
+	nop
+	nop
+	ret
+	int3
+	.size other, . - other
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_path_that_leaves_the_function_ends_alone(etch, tmp_path, monkeypatch, release):
+    """With --no-unreachable nothing is said of it, and the other paths are followed."""
+    monkeypatch.delenv("srctree", raising=False)
+    (tmp_path / "t.s").write_text(LEAVES)
+    run(["as", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    tools = [[etch, "objtool"], *([path] for found, path in real_objtools() if found == release)]
+    for tool in tools:
+        assert warned(tool, tmp_path / "t.o", release, "--no-unreachable") == ["leaves+0xc: return with modified stack frame"], tool
+        assert warned(tool, tmp_path / "t.o", release) == ["leaves() falls through to next function other()"], tool
+
+
 # As the kernel's return thunks are: a label in the immediate of a function that never returns is itself code that does.
 EMBEDDED = """
 	.type untrains, @function

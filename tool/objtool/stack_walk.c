@@ -78,10 +78,10 @@ bool stack_has_hint(const struct stack_walk *w, uint64_t at)
 /* ---- visiting an instruction ------------------------------------------------------------- */
 
 /*
- * Checks that the path is still in its function. Returns false if the path ends here, whether with a warning or
- * without.
+ * Checks that the path is still in its function. Returns false if the path ends; then *ok is set if this is without a
+ * warning.
  */
-static bool function_check(struct stack_walk *w, const struct stack_path *p)
+static bool function_check(struct stack_walk *w, const struct stack_path *p, bool *ok)
 {
 	const struct elf_symbol *y = w->function ? stack_function_at(w, p->at) : NULL;
 	char text[256];
@@ -90,7 +90,7 @@ static bool function_check(struct stack_walk *w, const struct stack_path *p)
 		return true;
 	if (!strncmp(w->function->name, "__cfi_", 6) || w->options->no_unreachable ||
 	    (w->options->release->newer_validation && !strncmp(w->function->name, "__pfx_", 6))) {
-		w->path_count = 0;
+		*ok = true;
 		return false;
 	}
 	snprintf(text, sizeof(text), "%.100s() falls through to next function %.100s()", w->function->name, y->name);
@@ -223,7 +223,7 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 	char text[128];
 
 	*ok = false;
-	if (!function_check(w, p))
+	if (!function_check(w, p, ok))
 		return false;
 	if (*seen) {
 		*ok = hinted || *seen == p->frame + 1 ||
