@@ -354,19 +354,19 @@ static int options_read(struct command_line *c, int argc, char **argv)
  */
 static bool environment_words(struct words *out)
 {
-	static char name[] = "OBJTOOL_ARGS";
+	static char name[] = "OBJTOOL_ARGS", *copy, **list;
 	const char *value = getenv("OBJTOOL_ARGS");
-	char *copy = strdup(value ? value : ""), *word, *rest = NULL;
-	size_t most =
-		copy ? strlen(copy) / 2 + 3 : 0; /* each word has a byte and a space; the name, and the null at the end */
-	char **words = copy ? calloc(most, sizeof(*words)) : NULL;
+	char *word, *rest = NULL;
 
-	*out = (struct words){words, 0};
-	if (!words)
+	copy = strdup(value ? value : "");
+	/* Each word has a byte and a space after it; the name and a null are added. */
+	list = copy ? calloc(strlen(copy) / 2 + 3, sizeof(*list)) : NULL;
+	*out = (struct words){list, 0};
+	if (!list)
 		return false;
-	words[out->count++] = name;
+	list[out->count++] = name;
 	for (word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-		words[out->count++] = word;
+		list[out->count++] = word;
 	return true;
 }
 
