@@ -136,6 +136,12 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
  */
 #define DEPTH_MOST 5
 
+/* True if a name, which may be null, is that of a function that does not return. */
+static bool is_dead_name(const struct code_map *m, const char *name)
+{
+	return name && m->release->profile.noreturn(&m->release->profile, name);
+}
+
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth)
 {
 	const struct elf_symbol *y = t->function;
@@ -143,16 +149,13 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 	bool counts; /* the list of names applies to it */
 
 	if (!y)
-		return t->name && m->release->profile.noreturn(&m->release->profile, t->name);
-	if (t->at != part_at(m, t->at)->code->addr + y->value) {
-		const char *label = t->name ? t->name : t->label; /* code in the function, not the function itself */
-
-		return label && m->release->profile.noreturn(&m->release->profile, label);
-	}
+		return is_dead_name(m, t->name);
+	if (t->at != part_at(m, t->at)->code->addr + y->value) /* code in the function, not the function itself */
+		return is_dead_name(m, t->name ? t->name : t->label);
 	counts = y->bind == STB_GLOBAL || m->release->newer_validation;
 	if (y->bind != STB_LOCAL && t->name != y->name)
-		return t->name && counts && m->release->profile.noreturn(&m->release->profile, t->name);
-	if (!*ends && y->bind != STB_LOCAL && counts && m->release->profile.noreturn(&m->release->profile, y->name))
+		return counts && is_dead_name(m, t->name);
+	if (!*ends && y->bind != STB_LOCAL && counts && is_dead_name(m, y->name))
 		*ends = ENDS_DEAD;
 	if (!*ends && y->bind == STB_WEAK)
 		*ends = ENDS_OTHERWISE; /* a function of another file may replace it */

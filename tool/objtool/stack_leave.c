@@ -315,15 +315,20 @@ static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_
 	return true;
 }
 
+/* False if an instruction does not change the frame; `returns`: it is an iret. */
+static bool may_change_frame(const struct stack_walk *w, const struct stack_path *p, const struct step *s, bool returns)
+{
+	return s->flow == FLOW_CALL || returns ||
+	       stack_frame_may_change(&w->frames.list[p->frame], s, w->options->release->newer_validation);
+}
+
 bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_path *p, const struct step *s)
 {
 	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
 	bool continues = true, returns = code_leaves(bytes, s->len) == LEAVES_BY_IRET;
 	const char *called;
 
-	if ((s->flow == FLOW_CALL || returns ||
-	     stack_frame_may_change(&w->frames.list[p->frame], s, w->options->release->newer_validation)) &&
-	    !frame_apply(w, p, bytes, s))
+	if (may_change_frame(w, p, s, returns) && !frame_apply(w, p, bytes, s))
 		return false;
 	if (returns && stack_function_at(w, p->at))
 		return next_add(w, part, p, p->at + s->len); /* the instruction is an iret that continues after itself */
