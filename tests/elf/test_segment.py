@@ -510,6 +510,17 @@ def test_bad_header(tool, inputs, tmp_path, what, edit):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("sections,said", [
+    *[([f"{name}:16"], f"section 0 ({name}) cannot be in a read-only segment") for name in (".etch.segment", ".etch.phdrs", ".etch.ehdr", ".etch.build-id")],
+    ([".a:16", ".etch.build-id:16:1:u"], "section 1 (.etch.build-id) cannot be in a read-only segment"),
+    ([".a:16", ".a:16"], "section .a given twice"), ([".a:0"], "section 0 (.a) cannot be in a read-only segment"),
+    ([".etch.x:16:1:u"], "no section to add")])
+def test_names_that_etch_uses_itself(tool, inputs, tmp_path, sections, said):
+    file = inputs("bfd", "pie")
+    p = run([tool, "add", file, tmp_path / "out", *sections], ok=1)
+    assert p.stderr == f"{file}: {said}\n" and not (tmp_path / "out").exists()
+
+
 def test_appended_data_is_not_lost(tool, inputs, tmp_path):
     """A self-extracting archive finds its payload from the end of the file."""
     bad = tmp_path / "sfx"

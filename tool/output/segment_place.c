@@ -7,6 +7,17 @@
 #include "support/memory.h"
 #include "output/undo.h"
 
+/* Is this the name of a section that etch itself adds beside those of the caller? */
+static bool is_own_name(const char *name)
+{
+	static const char *const own[] = {SEGMENT_SECTION, SEGMENT_TABLE, SEGMENT_FRONT, SEGMENT_BUILD_ID};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		if (!strcmp(name, own[i]))
+			return true;
+	return false;
+}
+
 int seg_check_list(const struct segment_section *secs, size_t n, struct error *e)
 {
 	if (!n || secs[0].unloaded)
@@ -14,8 +25,7 @@ int seg_check_list(const struct segment_section *secs, size_t n, struct error *e
 	for (size_t i = 0; i < n; i++) {
 		const struct segment_section *s = &secs[i];
 
-		if (!s->name || !*s->name || !strcmp(s->name, SEGMENT_SECTION) || !strcmp(s->name, SEGMENT_TABLE) ||
-		    !strcmp(s->name, SEGMENT_FRONT) || !s->size || s->size > ADDRESS_END || s->type == SHT_NULL ||
+		if (!s->name || !*s->name || is_own_name(s->name) || !s->size || s->size > ADDRESS_END || s->type == SHT_NULL ||
 		    s->type == SHT_NOBITS || (s->flags & ~(uint64_t)(SHF_ALLOC | SHF_MERGE | SHF_STRINGS)) ||
 		    s->align > SEGMENT_PAGE || (s->align & (s->align - 1)) ||
 		    (s->unloaded && strncmp(s->name, SEGMENT_UNLOADED, sizeof SEGMENT_UNLOADED - 1)))
