@@ -15,10 +15,12 @@ static int finding;
 
 void *early_alloc(size_t size)
 {
-	size_t need = ((size + 15) & ~(size_t)15) + 16, at;
+	size_t need, at;
 
 	if (size > EARLY_SIZE / 2)
 		return NULL;
+	size += !size; /* early_size() is not 0 for any block, and each block begins inside `early` */
+	need = ((size + 15) & ~(size_t)15) + 16;
 	at = __atomic_fetch_add(&early_used, need, __ATOMIC_RELAXED);
 	if (at > EARLY_SIZE - need)
 		return NULL;

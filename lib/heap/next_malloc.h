@@ -34,7 +34,7 @@ static inline bool next_malloc_ready(void)
 	return __builtin_expect(__atomic_load_n(&next_malloc.pvalloc, __ATOMIC_ACQUIRE) != NULL, 1) || next_malloc_find();
 }
 
-/* Zeroed memory for dlsym(3) itself, which is never freed; null if none is left. */
+/* Zeroed memory for dlsym(3) itself, which is never freed; null if none is left. A block has at least one byte. */
 void *early_alloc(size_t size);
 /* The size in bytes of a block of early_alloc(); 0 if the block belongs to another allocator. */
 size_t early_size(const void *block);
