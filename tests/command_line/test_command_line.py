@@ -152,3 +152,18 @@ def test_no_line_is_wider_than_the_terminal(etch, build, columns):
         assert max(map(len, wide.splitlines())) > columns or view == "tables" or columns == 120
     # The summary has all its words; only where its lines end differs.
     assert on_a_terminal([etch, "inspect", library], columns).split()[:60] == run([etch, "inspect", library]).stdout.split()[:60]
+
+
+def test_columns_are_counted_in_characters(etch, tmp_path):
+    """Names of UTF-8: a column is as wide as its longest name has characters, and a terminal that is too narrow cuts no character."""
+    names = ["größe" * k for k in (1, 4, 9)]
+    (tmp_path / "a.c").write_text("#include <etch/imv.h>\n" + "".join(
+        f"ETCHED_SHARED int {n};\nint lies_{n}(void) {{ return *(volatile int *)&{n}; }}\n" for n in names))
+    run(["gcc", "-O2", f"-I{INCLUDE}", "-c", "a.c"], cwd=tmp_path)
+    rows = run([etch, "inspect", "sites", "a.o"], cwd=tmp_path).stdout.splitlines()
+    at = rows[0].index("offset")
+    assert len(rows) == 4 and sorted(r.split()[3] for r in rows[1:]) == sorted(names)
+    assert {len(r[:at].rstrip()) < at and r[at:at + 6].strip() for r in rows[1:]} == {"0"}, rows
+    for columns in range(60, 100):
+        for line in on_a_terminal([etch, "inspect", "sites", tmp_path / "a.o"], columns).splitlines():  # it is strict UTF-8
+            assert len(line) <= columns

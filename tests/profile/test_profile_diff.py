@@ -112,3 +112,9 @@ def test_wrong(etch, tmp_path, args, message):
         (tmp_path / name).write_text(text)
     assert run([etch, "profile", *args], ok=2, cwd=tmp_path).stderr == f"etch: {message}\n"
     assert not (tmp_path / "d.json").exists()
+
+
+def test_a_long_name_is_cut_between_characters(etch, tmp_path):
+    for name, shown in (("ü" * 78, "ü" * 78), ("ü" * 79, "ü" * 75 + "..."), ("xü" + "é" * 100, "xü" + "é" * 73 + "...")):
+        (tmp_path / "a").write_text(f"main;{name} 10\n")
+        assert f"%  {shown}\n" in run([etch, "profile", "--merge", tmp_path / "a"]).stderr

@@ -85,24 +85,12 @@ static void sum_bytes_put(uint64_t bytes, FILE *out)
 	}
 }
 
-static void name_put(const char *name, FILE *out)
-{
-	char cut[NAME_MOST + 8];
-
-	if (strlen(name) <= NAME_MOST) {
-		text_clean(out, name);
-		return;
-	}
-	snprintf(cut, sizeof(cut), "%.*s...", NAME_MOST - 3, name);
-	text_clean(out, cut);
-}
-
 static void function_put(const struct profile *p, uint32_t function, FILE *out)
 {
 	const char *name = p->names.list[function_name(p, function)];
 	const char *binary = p->names.list[function_binary(p, function)];
 
-	name_put(name, out);
+	text_clean_cut(out, name, NAME_MOST);
 	if (*binary && name[0] != '[') {
 		fputs("  ", out);
 		text_clean(out, binary);

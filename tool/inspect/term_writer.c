@@ -36,27 +36,6 @@ void writer_init(struct writer *p)
 	p->width = terminal_width();
 }
 
-static unsigned columns(const char *text)
-{
-	unsigned n = 0;
-
-	for (; *text; text++)
-		n += (*text & 0xc0) != 0x80;
-	return n;
-}
-
-/* Returns how many bytes at the start of a text fit into `capacity` columns. */
-static int bytes_of(const char *text, unsigned capacity)
-{
-	const char *p = text;
-
-	while (*p && (capacity || (*p & 0xc0) == 0x80)) {
-		capacity -= (*p & 0xc0) != 0x80;
-		p++;
-	}
-	return (int)(p - text);
-}
-
 void writer_put(struct writer *p, enum style style, const char *format, ...)
 {
 	/* SGR codes (ECMA-48, 8.3.117), indexed by enum style. */
@@ -72,10 +51,10 @@ void writer_put(struct writer *p, enum style style, const char *format, ...)
 	demangled = demangled_text(buffer);
 	text = demangled ? demangled : buffer;
 	plain(text);
-	n = columns(text);
 	len = (int)strlen(text);
+	n = (unsigned)utf8_columns(text, (size_t)len);
 	if (p->width && p->at + n > p->width)
-		len = bytes_of(text, p->at < p->width ? p->width - p->at : 0);
+		len = (int)utf8_fitting(text, p->at < p->width ? p->width - p->at : 0);
 	p->at += n;
 	if (len && p->colour && codes[style][0])
 		printf("\033[%sm%.*s\033[m", codes[style], len, text);

@@ -58,14 +58,7 @@ static void row_put(const struct profile *p, const struct ranked *r, bool color,
 
 	fprintf(out, "%s%6.2f%%%s %6.2f%%  ", color ? "\033[1m" : "", (double)r->self / all, color ? "\033[0m" : "",
 	        (double)r->total / all);
-	if (strlen(name) > 78) {
-		char cut[80];
-
-		snprintf(cut, sizeof(cut), "%.75s...", name);
-		text_clean(out, cut);
-	} else {
-		text_clean(out, name);
-	}
+	text_clean_cut(out, name, 78);
 	if (*binary && name[0] != '[') {
 		fprintf(out, "%s  ", color ? "\033[2m" : "");
 		text_clean(out, binary);

@@ -80,15 +80,18 @@ static void widths_fit(const struct listing *l, size_t *width, size_t terminal)
 	}
 }
 
+static size_t columns_of(const char *cell) { return utf8_columns(cell, strlen(cell)); }
+
 /* Prints a cell in its column. If the text does not fit, it is cut and ends with two dots. */
 static void cell_put(const struct column *column, const char *cell, size_t width, bool last, FILE *out)
 {
-	if (column->number)
-		fprintf(out, "%*s", (int)width, cell);
-	else if (strlen(cell) > width)
-		fprintf(out, "%.*s..", (int)width - 2, cell);
+	size_t columns = columns_of(cell), blanks = columns < width ? width - columns : 0;
+
+	if (columns > width)
+		fprintf(out, "%.*s..", (int)utf8_fitting(cell, width - 2), cell);
 	else
-		fprintf(out, "%-*s", last ? 0 : (int)width, cell);
+		fprintf(out, "%*s%s%*s", column->number ? (int)blanks : 0, "", cell, column->number || last ? 0 : (int)blanks,
+		        "");
 	if (!last)
 		fputs("  ", out);
 }
@@ -105,9 +108,8 @@ static void row_put(const struct listing *l, char *const *cells, const size_t *w
 	mem_stream_close(f, &line);
 	while (size && line[size - 1] == ' ')
 		size--; /* the last cells of the row are empty */
-	if (terminal && size > terminal)
-		for (size = terminal; size && (line[size] & 0xc0) == 0x80;)
-			size--; /* a UTF-8 character is not cut */
+	if (terminal && utf8_columns(line, size) > terminal)
+		size = utf8_fitting(line, terminal);
 	fwrite(line, 1, size, out);
 	putc('\n', out);
 	free(line);
@@ -118,11 +120,11 @@ static void print_text(const struct listing *l, FILE *out)
 	size_t i, c, *width = mem_zero(l->column_count, sizeof(*width)), terminal = out == stdout ? terminal_width() : 0;
 
 	for (c = 0; c < l->column_count; c++)
-		width[c] = strlen(l->columns[c].name);
+		width[c] = columns_of(l->columns[c].name);
 	for (i = 0; i < l->cell_count; i++) {
 		c = i % l->column_count;
-		if (strlen(l->cells[i]) > width[c])
-			width[c] = strlen(l->cells[i]);
+		if (columns_of(l->cells[i]) > width[c])
+			width[c] = columns_of(l->cells[i]);
 	}
 	if (terminal)
 		widths_fit(l, width, terminal);

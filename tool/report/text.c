@@ -49,6 +49,19 @@ void text_clean(FILE *out, const char *text)
 	free(demangled);
 }
 
+void text_clean_cut(FILE *out, const char *text, size_t most)
+{
+	char *cut;
+
+	if (utf8_columns(text, strlen(text)) <= most) {
+		text_clean(out, text);
+		return;
+	}
+	cut = mem_format("%.*s...", (int)utf8_fitting(text, most - 3), text);
+	text_clean(out, cut);
+	free(cut);
+}
+
 void text_clean_name(FILE *out, const char *path, const char *member)
 {
 	text_clean(out, path);

@@ -36,6 +36,8 @@ const char *file_kind(const struct elf_file *f);
 
 /* Prints text, with \xNN instead of each byte that plain_shown() does not show. */
 void text_clean(FILE *out, const char *text);
+/* Prints text like text_clean(). If it has more than `most` characters, it is cut and ends with three dots. */
+void text_clean_cut(FILE *out, const char *text, size_t most);
 /* Prints a path as text_clean() prints it; if `member` is not null, prints "path(member)". */
 void text_clean_name(FILE *out, const char *path, const char *member);
 /*

@@ -39,6 +39,32 @@ unsigned utf8_character(const unsigned char *p, size_t length)
 	return c;
 }
 
+/* Returns the length of the character at p, or 1 if the byte begins none. */
+static size_t step(const char *p)
+{
+	size_t n = utf8_length((const unsigned char *)p);
+
+	return n ? n : 1;
+}
+
+size_t utf8_columns(const char *text, size_t size)
+{
+	size_t n = 0;
+
+	for (const char *p = text; p < text + size; n++)
+		p += step(p);
+	return n;
+}
+
+size_t utf8_fitting(const char *text, size_t columns)
+{
+	const char *p = text;
+
+	while (*p && columns--)
+		p += step(p);
+	return (size_t)(p - text);
+}
+
 /* Ranges in ascending order, from Unicode 15: categories Cc, Cf, Zl and Zp, the property Default_Ignorable_Code_Point,
  * and noncharacters that terminals are known to drop. */
 static const struct {

@@ -14,6 +14,10 @@
 size_t utf8_length(const unsigned char *p);
 /* Returns the character of the valid sequence at p, which has `length` bytes. */
 unsigned utf8_character(const unsigned char *p, size_t length);
+/* Returns the number of columns that `size` bytes of a string of UTF-8 take: one for each character. */
+size_t utf8_columns(const char *text, size_t size);
+/* Returns the number of bytes of those characters at the start of a text that fit into `columns` columns. */
+size_t utf8_fitting(const char *text, size_t columns);
 /*
  * Returns the length of the character at p if it is shown as it is. Returns 0 if the bytes are not UTF-8, if it is a
  * control character (C0, C1, DEL), or if it is invisible or changes the display of other characters: marks of

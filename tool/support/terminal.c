@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Properties of standard output (terminal.h). */
 #include "support/terminal.h"
+#include "support/plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,16 +23,6 @@ unsigned terminal_width(void)
 	return isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? size.ws_col : 0;
 }
 
-/* Counts the columns of a word of UTF-8, one for each character. */
-static size_t columns_of(const char *word, size_t n)
-{
-	size_t i, columns = 0;
-
-	for (i = 0; i < n; i++)
-		columns += (word[i] & 0xc0) != 0x80;
-	return columns;
-}
-
 /* Prints one line without its newline, broken to fit `width`. Spaces between words are kept, except where the line is
  * broken. */
 static void line_fold(const char *line, size_t size, unsigned width)
@@ -43,9 +34,9 @@ static void line_fold(const char *line, size_t size, unsigned width)
 			;
 		for (word = i; i < size && line[i] != ' '; i++)
 			;
-		at += word - blank + columns_of(line + word, i - word);
+		at += word - blank + utf8_columns(line + word, i - word);
 		if (width && at > width && word > indent) {
-			at = indent + 4 + columns_of(line + word, i - word);
+			at = indent + 4 + utf8_columns(line + word, i - word);
 			printf("\n%*s", (int)indent + 4, "");
 			blank = word;
 		}
