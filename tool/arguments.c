@@ -35,7 +35,7 @@ static void option_error(const char *command, char *text, const struct option *l
 	           meant ? meant : "", meant ? "?)" : "", is_command ? command : "etch objtool");
 }
 
-int argument_option(int argc, char **argv, const char *shorts, const struct option *longs)
+int argument_option(int argc, char **argv, const char *shorts, const struct option *longs, struct options_given *given)
 {
 	static FILE *messages; /* kept for the next call, since making a stream takes longer than reading an option */
 	static char *text;
@@ -49,6 +49,8 @@ int argument_option(int argc, char **argv, const char *shorts, const struct opti
 	stderr = messages;
 	c = getopt_long(argc, argv, shorts, longs, NULL);
 	stderr = terminal;
+	if (given && c >= 0 && c <= UCHAR_MAX)
+		given->at[c] = true;
 	if (!ftell(messages))
 		return c;
 	mem_stream_close(messages, &text);
@@ -57,6 +59,29 @@ int argument_option(int argc, char **argv, const char *shorts, const struct opti
 	option_error(argv[0], text, longs);
 	free(text);
 	return c;
+}
+
+/* Prints the message about the first given option whose letter is among `letters`, or is not, as `among` says. */
+static bool options_check(const struct options_given *given, const struct option *longs, const char *letters,
+                          bool among, const char *why)
+{
+	for (const struct option *o = longs; o->name; o++)
+		if (given->at[(unsigned char)o->val] && (strchr(letters, o->val) != NULL) == among) {
+			text_error(NULL, "--%s %s", o->name, why);
+			return false;
+		}
+	return true;
+}
+
+bool argument_none_of(const struct options_given *given, const struct option *longs, const char *letters,
+                      const char *why)
+{
+	return options_check(given, longs, letters, true, why);
+}
+
+bool argument_only(const struct options_given *given, const struct option *longs, const char *letters, const char *why)
+{
+	return options_check(given, longs, letters, false, why);
 }
 
 bool argument_number(const char *option, const char *text, long least, long most, long *out)

@@ -3,18 +3,30 @@
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include "report/listing.h"
 
 struct option;
+/* Which options were given, indexed by `val` of their struct option. */
+struct options_given {
+	bool at[UCHAR_MAX + 1];
+};
 /*
  * Calls getopt_long(3). Its messages are printed in the form of text_error(), with the option that was probably meant
  * and the command that has the help, so that the caller prints nothing more for '?'. If `shorts` begins with '+',
  * options end at the first argument that is not an option: it starts a command to run, with that command's own
- * options.
+ * options. Records the option in *given, unless `given` is null.
  */
-int argument_option(int argc, char **argv, const char *shorts, const struct option *longs);
+int argument_option(int argc, char **argv, const char *shorts, const struct option *longs, struct options_given *given);
+/*
+ * Refuse an option that would do nothing beside the other options: an option that is ignored silently misleads. If an
+ * option was given that is one of `letters`, or none of them, prints "--OPTION WHY" and returns false.
+ */
+bool argument_none_of(const struct options_given *given, const struct option *longs, const char *letters,
+                      const char *why);
+bool argument_only(const struct options_given *given, const struct option *longs, const char *letters, const char *why);
 /*
  * Parses a number. If `text` is no number from `least` to `most`, prints "OPTION must be a number from LEAST to MOST,
  * not 'TEXT'" and returns false.

@@ -27,6 +27,9 @@ struct options {
 	const char **lists, **ignored; /* lists: arguments of --files-from; ignored: those of --ignore */
 	size_t list_count, ignored_count;
 	bool quiet, zero, fail_unused, create;
+	const char *explain; /* the argument of --explain, or null */
+	bool list;
+	struct options_given given;
 	int jobs; /* 0: -j was not given */
 	struct check_options check;
 };
@@ -335,58 +338,84 @@ static int option_take(int c, struct options *opt)
 	case 'C': opt->check.no_cfi = true; break;
 	case 'R': opt->root = optarg; break;
 	case 'D': opt->docs = optarg; break;
-	case 'E': return explain(optarg);
-	case 'L': return list();
+	case 'E': opt->explain = optarg; break;
+	case 'L': opt->list = true; break;
 	case 'h': help(); return EXIT_CLEAN;
 	default: return EXIT_UNUSABLE;
 	}
 	return -1;
 }
 
+static const struct option longs[] = {
+	{"format", required_argument, NULL, 'f'},
+	{"output", required_argument, NULL, 'o'},
+	{"jobs", required_argument, NULL, 'j'},
+	{"level", required_argument, NULL, 'l'},
+	{"fail-on", required_argument, NULL, 'F'},
+	{"compiler", required_argument, NULL, 'c'},
+	{"each", no_argument, NULL, 'e'},
+	{"quiet", no_argument, NULL, 'q'},
+	{"ignore", required_argument, NULL, 'I'},
+	{"suppressions", required_argument, NULL, 'S'},
+	{"fail-on-unused", no_argument, NULL, 'U'},
+	{"baseline", required_argument, NULL, 'B'},
+	{"create-baseline", no_argument, NULL, 'K'},
+	{"files-from", required_argument, NULL, 'N'},
+	{"null", no_argument, NULL, '0'},
+	{"sls", no_argument, NULL, 's'},
+	{"both-decoders", no_argument, NULL, 'b'},
+	{"no-cfi", no_argument, NULL, 'C'},
+	{"source-root", required_argument, NULL, 'R'},
+	{"docs-uri", required_argument, NULL, 'D'},
+	{"explain", required_argument, NULL, 'E'},
+	{"list", no_argument, NULL, 'L'},
+	{"help", no_argument, NULL, 'h'},
+	{0, 0, NULL, 0},
+};
+
+/* Checks that the options that were given have an effect together. Returns false after a message. */
+static bool options_agree(const struct options *opt, char *const *names, int count)
+{
+	const struct options_given *given = &opt->given;
+	bool listed = opt->list_count;
+
+	if (opt->explain || opt->list) {
+		if (!argument_only(given, longs, opt->explain ? "E" : "L",
+		                   opt->explain ? "cannot be combined with --explain" : "cannot be combined with --list"))
+			return false;
+		if (count)
+			text_error(NULL, "--%s takes no FILE", opt->explain ? "explain" : "list");
+		return !count;
+	}
+	if (opt->format != CHECK_SARIF && !argument_none_of(given, longs, "RD", "needs --format sarif"))
+		return false;
+	if (!opt->baseline && !argument_none_of(given, longs, "K", "needs --baseline; see etch check --help"))
+		return false;
+	for (int i = 0; i < count; i++)
+		listed |= !strcmp(names[i], "-");
+	if (!listed && !argument_none_of(given, longs, "0", "needs --files-from, or - as FILE"))
+		return false;
+	if (!count && !opt->list_count)
+		fprintf(stderr, "etch: missing FILE operand; see etch check --help\n");
+	return count || opt->list_count;
+}
+
 static int options_take(int argc, char **argv, struct options *opt)
 {
-	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'},
-		{"output", required_argument, NULL, 'o'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"level", required_argument, NULL, 'l'},
-		{"fail-on", required_argument, NULL, 'F'},
-		{"compiler", required_argument, NULL, 'c'},
-		{"each", no_argument, NULL, 'e'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"ignore", required_argument, NULL, 'I'},
-		{"suppressions", required_argument, NULL, 'S'},
-		{"fail-on-unused", no_argument, NULL, 'U'},
-		{"baseline", required_argument, NULL, 'B'},
-		{"create-baseline", no_argument, NULL, 'K'},
-		{"files-from", required_argument, NULL, 'N'},
-		{"null", no_argument, NULL, '0'},
-		{"sls", no_argument, NULL, 's'},
-		{"both-decoders", no_argument, NULL, 'b'},
-		{"no-cfi", no_argument, NULL, 'C'},
-		{"source-root", required_argument, NULL, 'R'},
-		{"docs-uri", required_argument, NULL, 'D'},
-		{"explain", required_argument, NULL, 'E'},
-		{"list", no_argument, NULL, 'L'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
-	};
 	int c, status = -1;
 
-	while (status < 0 && (c = argument_option(argc, argv, "o:j:q0h", longs)) != -1)
+	while (status < 0 && (c = argument_option(argc, argv, "o:j:q0h", longs, &opt->given)) != -1)
 		status = option_take(c, opt);
 	/* JSON is read by programs and kept as baseline, so by default it has the findings of all severities. */
 	if (!opt->level_given)
 		opt->policy.level = opt->format == CHECK_JSON ? SEVERITY_NOTE : SEVERITY_WARNING;
-	if (status < 0 && opt->create && !opt->baseline) {
-		fprintf(stderr, "etch: --create-baseline needs --baseline; see etch check --help\n");
+	if (status >= 0)
+		return status;
+	if (!options_agree(opt, argv + optind, argc - optind))
 		return EXIT_UNUSABLE;
-	}
-	if (status < 0 && optind == argc && !opt->list_count) {
-		fprintf(stderr, "etch: missing FILE operand; see etch check --help\n");
-		return EXIT_UNUSABLE;
-	}
-	return status;
+	if (opt->explain)
+		return explain(opt->explain);
+	return opt->list ? list() : -1;
 }
 
 int cmd_check(int argc, char **argv)

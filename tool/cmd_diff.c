@@ -26,6 +26,7 @@
 
 struct options {
 	bool json, notes, quiet;
+	struct options_given given;
 	size_t most;
 	const char *show;
 	struct check_options check;
@@ -362,22 +363,37 @@ static bool option_take(struct options *opt, int c, const char *arg)
 	}
 }
 
+static const struct option longs[] = {
+	{"format", required_argument, NULL, 'f'}, {"functions", no_argument, NULL, 'a'},
+	{"top", required_argument, NULL, 't'},    {"show", required_argument, NULL, 'U'},
+	{"notes", no_argument, NULL, 'n'},        {"no-cfi", no_argument, NULL, 'c'},
+	{"demangle", no_argument, NULL, 'C'},     {"no-demangle", no_argument, NULL, 'M'},
+	{"jobs", required_argument, NULL, 'j'},   {"quiet", no_argument, NULL, 'q'},
+	{"help", no_argument, NULL, 'h'},         {0, 0, NULL, 0},
+};
+
+/* Checks that the options that were given have an effect together. Returns false after a message. */
+static bool options_agree(const struct options *opt)
+{
+	const struct options_given *given = &opt->given;
+
+	if (opt->quiet && !argument_none_of(given, longs, "UfatC", "cannot be combined with --quiet"))
+		return false;
+	if (opt->show && !argument_none_of(given, longs, "atn", "cannot be combined with --show"))
+		return false;
+	if (opt->json && !argument_none_of(given, longs, "UtC", "needs --format text"))
+		return false;
+	return !given->at['a'] || argument_none_of(given, longs, "t", "cannot be combined with --functions");
+}
+
 int cmd_diff(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'}, {"functions", no_argument, NULL, 'a'},
-		{"top", required_argument, NULL, 't'},    {"show", required_argument, NULL, 'U'},
-		{"notes", no_argument, NULL, 'n'},        {"no-cfi", no_argument, NULL, 'c'},
-		{"demangle", no_argument, NULL, 'C'},     {"no-demangle", no_argument, NULL, 'M'},
-		{"jobs", required_argument, NULL, 'j'},   {"quiet", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'h'},         {0, 0, NULL, 0},
-	};
 	struct options opt = {.most = MOST, .check = {.jobs = processors()}};
 	struct run run = {.opt = &opt};
 	int c, status;
 
 	demangle_set(isatty(STDOUT_FILENO));
-	while ((c = argument_option(argc, argv, "CU:j:qh", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "CU:j:qh", longs, &opt.given)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -389,16 +405,10 @@ int cmd_diff(int argc, char **argv)
 		fprintf(stderr, "etch: diff needs OLD and NEW; see etch diff --help\n");
 		return EXIT_UNUSABLE;
 	}
-	if (opt.quiet && (opt.show || opt.json)) {
-		text_error(NULL, "--quiet cannot be combined with --show or --format json");
+	if (!options_agree(&opt))
 		return EXIT_UNUSABLE;
-	}
 	if (opt.quiet)
 		progress_off();
-	if (opt.show && opt.json) {
-		fprintf(stderr, "etch: --show needs --format text\n");
-		return EXIT_UNUSABLE;
-	}
 	bounds_memory_ends();
 	status = diff_run(&run, argv[optind], argv[optind + 1]);
 	json_object_put(run.files);

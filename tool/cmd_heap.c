@@ -109,9 +109,10 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		{"rows", required_argument, NULL, 'n'},    {"quiet", no_argument, NULL, 'q'},
 		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
 	};
+	struct options_given given = {{false}};
 	int c;
 
-	while ((c = argument_option(argc, argv, "+o:m:n:qh", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "+o:m:n:qh", longs, &given)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -119,6 +120,8 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt))
 			return EXIT_UNUSABLE;
 	}
+	if (opt->quiet && !argument_none_of(&given, longs, "n", "cannot be combined with --quiet"))
+		return EXIT_UNUSABLE;
 	return -1;
 }
 

@@ -33,6 +33,7 @@ struct options {
 	const char *syntax;  /* --syntax as the user gave it, or null */
 	const char *symbols; /* the path of a System.map, or null */
 	int jobs;
+	struct options_given given;
 };
 
 static void help(void)
@@ -231,6 +232,16 @@ static int option_take(int c, struct options *opt)
 	return -1;
 }
 
+static const struct option longs[] = {
+	{"format", required_argument, NULL, 'f'},  {"json", no_argument, NULL, 'J'},
+	{"at", required_argument, NULL, 'a'},      {"no-cfi", no_argument, NULL, 'c'},
+	{"symbols", required_argument, NULL, 'S'}, {"syntax", required_argument, NULL, 'y'},
+	{"bytes", no_argument, NULL, 'b'},         {"all", no_argument, NULL, 'A'},
+	{"jobs", required_argument, NULL, 'j'},    {"demangle", no_argument, NULL, 'C'},
+	{"no-demangle", no_argument, NULL, 'M'},   {"quiet", no_argument, NULL, 'q'},
+	{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
+};
+
 /* Checks that the view supports all options that were given. Returns false after a message. */
 static bool options_fit(const struct options *opt)
 {
@@ -251,9 +262,13 @@ static bool options_fit(const struct options *opt)
 		odd = "--all";
 		views = "fields";
 	}
-	if (odd)
+	if (odd) {
 		fprintf(stderr, "etch: %s is for inspect %s\n", odd, views);
-	return !odd;
+		return false;
+	}
+	if (opt->no_cfi && !argument_none_of(&opt->given, longs, "S", "cannot be combined with --no-cfi"))
+		return false;
+	return opt->format == FORMAT_TEXT || argument_none_of(&opt->given, longs, "C", "needs --format text");
 }
 
 static int show_one(const struct options *opt, const char *path)
@@ -370,20 +385,11 @@ static int show_all(const struct options *opt, int count, char **paths)
 
 int cmd_inspect(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"format", required_argument, NULL, 'f'},  {"json", no_argument, NULL, 'J'},
-		{"at", required_argument, NULL, 'a'},      {"no-cfi", no_argument, NULL, 'c'},
-		{"symbols", required_argument, NULL, 'S'}, {"syntax", required_argument, NULL, 'y'},
-		{"bytes", no_argument, NULL, 'b'},         {"all", no_argument, NULL, 'A'},
-		{"jobs", required_argument, NULL, 'j'},    {"demangle", no_argument, NULL, 'C'},
-		{"no-demangle", no_argument, NULL, 'M'},   {"quiet", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
-	};
 	struct options opt = {.what = SUMMARY, .format = FORMAT_TEXT, .jobs = processors()};
 	int c, status;
 
 	demangle_set(isatty(STDOUT_FILENO));
-	while ((c = argument_option(argc, argv, "Cj:qh", longs)) != -1)
+	while ((c = argument_option(argc, argv, "Cj:qh", longs, &opt.given)) != -1)
 		if ((status = option_take(c, &opt)) >= 0)
 			return status;
 	argv += optind;

@@ -333,9 +333,9 @@ static int options_read(struct command_line *c, int argc, char **argv)
 	opterr = !c->quiet;
 	for (;;) {
 		if (c->make.release->number < LINUX_NUMBER(7, 2))
-			o = argument_option(argc, argv, "h::orltimnsuvd::q", longs);
+			o = argument_option(argc, argv, "h::orltimnsuvd::q", longs, NULL);
 		else
-			o = argument_option(argc, argv, SHORTS_7_2, longs);
+			o = argument_option(argc, argv, SHORTS_7_2, longs, NULL);
 		if (o == -1)
 			return 1;
 		if (o == 'H') {

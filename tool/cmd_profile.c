@@ -27,6 +27,7 @@ struct options {
 	bool quiet;
 	long rows;
 	double duration;
+	struct options_given given;
 	/* If files with profiles are given instead of a command: whether to compare them or to add them up. */
 	enum { FILES_NONE, FILES_DIFF, FILES_MERGE } files;
 	char **olds, **news; /* the files of both sides; --merge uses only the first list */
@@ -153,36 +154,53 @@ static bool option_take(int c, struct options *opt)
 	return true;
 }
 
+static const struct option longs[] = {
+	{"output", required_argument, NULL, 'o'},
+	{"format", required_argument, NULL, 'M'},
+	{"frequency", required_argument, NULL, 'F'},
+	{"pid", required_argument, NULL, 'p'},
+	{"duration", required_argument, NULL, 'D'},
+	{"off-cpu", no_argument, NULL, 'O'},
+	{"wall", no_argument, NULL, 'W'},
+	{"diff", no_argument, NULL, 'd'},
+	{"merge", no_argument, NULL, 'm'},
+	{"unit", required_argument, NULL, 'U'},
+	{"threads", no_argument, NULL, 'T'},
+	{"no-kernel", no_argument, NULL, 'K'},
+	{"no-follow", no_argument, NULL, 'N'},
+	{"frame-pointers", no_argument, NULL, 'P'},
+	{"stack", required_argument, NULL, 'S'},
+	{"rows", required_argument, NULL, 'n'},
+	{"quiet", no_argument, NULL, 'q'},
+	{"help", no_argument, NULL, 'h'},
+	{0, 0, NULL, 0},
+};
+
+/* Checks that the options that were given have an effect together. Returns false after a message. */
+static bool options_agree(const struct options *opt)
+{
+	const struct options_given *given = &opt->given;
+
+	if (given->at['d'] && !argument_only(given, longs, "doMUnq", "cannot be combined with --diff"))
+		return false;
+	if (given->at['m'] && !argument_only(given, longs, "moMUnq", "cannot be combined with --merge"))
+		return false;
+	if (opt->files == FILES_NONE && !argument_none_of(given, longs, "U", "needs --diff or --merge"))
+		return false;
+	if (given->at['O'] && !argument_none_of(given, longs, "FW", "cannot be combined with --off-cpu"))
+		return false;
+	return !opt->quiet || argument_none_of(given, longs, "n", "cannot be combined with --quiet");
+}
+
 /*
  * Parses the options before the command that is to run. Returns -1 to continue, with the first word of that command at
  * optind; otherwise the exit status.
  */
 static int options_parse(int argc, char **argv, struct options *opt)
 {
-	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"format", required_argument, NULL, 'M'},
-		{"frequency", required_argument, NULL, 'F'},
-		{"pid", required_argument, NULL, 'p'},
-		{"duration", required_argument, NULL, 'D'},
-		{"off-cpu", no_argument, NULL, 'O'},
-		{"wall", no_argument, NULL, 'W'},
-		{"diff", no_argument, NULL, 'd'},
-		{"merge", no_argument, NULL, 'm'},
-		{"unit", required_argument, NULL, 'U'},
-		{"threads", no_argument, NULL, 'T'},
-		{"no-kernel", no_argument, NULL, 'K'},
-		{"no-follow", no_argument, NULL, 'N'},
-		{"frame-pointers", no_argument, NULL, 'P'},
-		{"stack", required_argument, NULL, 'S'},
-		{"rows", required_argument, NULL, 'n'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
-	};
 	int c;
 
-	while ((c = argument_option(argc, argv, "+o:F:p:n:qh", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "+o:F:p:n:qh", longs, &opt->given)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -190,7 +208,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 		if (!option_take(c, opt))
 			return EXIT_UNUSABLE;
 	}
-	return -1;
+	return options_agree(opt) ? -1 : EXIT_UNUSABLE;
 }
 
 /* Checks that there is something to sample, which is either a command or a process. Returns false after a message. */

@@ -10,7 +10,6 @@
 #include "support/workers.h"
 
 #include <getopt.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,47 +160,74 @@ static bool eh_frame_parse(const char *name, struct rewrite_command *opt)
 struct command_line {
 	struct rewrite_command opt;
 	size_t init_capacity;
-	bool given[UCHAR_MAX + 1]; /* for each letter of options_parse(): its option was given */
+	struct options_given given;
 };
 
-/* Was an option given whose letter is not in `letters`? */
-static bool is_given_besides(const struct command_line *l, const char *letters)
+static const struct option longs[] = {
+	{"output", required_argument, NULL, 'o'},
+	{"jobs", required_argument, NULL, 'j'},
+	{"only", required_argument, NULL, 'O'},
+	{"no-cfi", no_argument, NULL, 'C'},
+	{"encoding", required_argument, NULL, 'E'},
+	{"unwind-map", required_argument, NULL, 'M'},
+	{"sframe", optional_argument, NULL, 'F'},
+	{"eh-frame", optional_argument, NULL, 'H'},
+	{"fix-cfi", no_argument, NULL, 'X'},
+	{"registers", no_argument, NULL, 'R'},
+	{"sidecar", required_argument, NULL, 'S'},
+	{"undo", no_argument, NULL, 'U'},
+	{"no-undo", no_argument, NULL, 'N'},
+	{"werror", no_argument, NULL, 'W'},
+	{"quiet", no_argument, NULL, 'q'},
+	{"verbose", no_argument, NULL, 'v'},
+	{"closed", no_argument, NULL, 'L'},
+	{"init", required_argument, NULL, 'I'},
+	{"yes", no_argument, NULL, 'Y'},
+	{"help", no_argument, NULL, 'h'},
+	{0, 0, NULL, 0},
+};
+
+/* Checks that all options that were given have an effect together. Returns false after a message. --yes is a
+ * permission, which does no harm if it is not needed. */
+static bool options_have_effect(const struct command_line *l)
 {
-	for (int c = 1; c <= UCHAR_MAX; c++)
-		if (l->given[c] && !strchr(letters, c))
-			return true;
-	return false;
+	const struct rewrite_command *opt = &l->opt;
+	const struct rewrite_options *make = &opt->make;
+
+	if (opt->undo && !argument_only(&l->given, longs, "UojqvY", "cannot be combined with --undo"))
+		return false;
+	if (opt->debug_out && !argument_only(&l->given, longs, "HCjWqvY", "cannot be combined with --eh-frame=OUT"))
+		return false;
+	if (opt->sidecar && !argument_only(&l->given, longs, "SOCEMRjWqvY", "cannot be combined with --sidecar"))
+		return false;
+	if (!make->orc && !argument_none_of(&l->given, longs, "CEMFHXR", "cannot be combined with --only without orc"))
+		return false;
+	if (!make->imv && !make->pv &&
+	    !argument_none_of(&l->given, longs, "LI", "cannot be combined with --only without imv and pv"))
+		return false;
+	return make->unwind.encoding != ETCH_ENCODING_ORC ||
+	       argument_none_of(&l->given, longs, "MR", "cannot be combined with --encoding orc");
 }
 
-/* Checks that no options were given that exclude each other. Returns false after a message. An option that would do
- * nothing together with --eh-frame=OUT or --undo is refused. --yes is a permission, which does no harm if it is not
- * needed. */
+/* Checks that no options were given that exclude each other. Returns false after a message. */
 static bool options_agree(const struct command_line *l, int files)
 {
 	const struct rewrite_command *opt = &l->opt;
-	bool only = l->given['O'], orc_encoding = opt->make.unwind.encoding == ETCH_ENCODING_ORC;
 
+	if (!options_have_effect(l))
+		return false;
 	if (opt->output && files > 1)
 		fprintf(stderr, "etch: -o takes one FILE, not %d\n", files);
-	else if (opt->sidecar && opt->output)
-		fprintf(stderr, "etch: --sidecar cannot be combined with -o\n");
-	else if (opt->sidecar && only && (opt->make.imv || opt->make.pv || !opt->make.orc))
-		fprintf(stderr, "etch: --sidecar cannot be combined with --only\n");
-	else if (opt->debug_out && (opt->make.unwind.eh_frame || is_given_besides(l, "HCjWqvY")))
-		fprintf(stderr, "etch: --eh-frame=OUT can be combined only with --no-cfi, -j, --werror, -q, -v and --yes\n");
+	else if (opt->debug_out && opt->make.unwind.eh_frame)
+		fprintf(stderr, "etch: --eh-frame=OUT cannot be combined with --eh-frame=%s\n",
+		        opt->make.unwind.replace == EH_REPLACE_ALL ? "all" : "missing");
 	else if (opt->make.unwind.replace && opt->make.unwind.no_cfi)
 		fprintf(stderr, "etch: --%s cannot be combined with --no-cfi\n",
 		        opt->make.unwind.replace == EH_REPLACE_ALL ? "eh-frame=all" : "fix-cfi");
-	else if (opt->undo && is_given_besides(l, "UojqvY"))
-		fprintf(stderr, "etch: --undo can be combined only with -o, -j, -q, -v and --yes\n");
-	else if (opt->sidecar && orc_encoding)
-		fprintf(stderr, "etch: --sidecar cannot be combined with --encoding\n");
-	else if (opt->make.unwind.registers && (orc_encoding || !opt->make.orc))
-		fprintf(stderr, "etch: --registers cannot be combined with --%s\n",
-		        orc_encoding ? "encoding orc" : "only without orc");
-	else if ((opt->make.unwind.sframe || opt->make.unwind.eh_frame) && (opt->sidecar || !opt->make.orc))
-		fprintf(stderr, "etch: --%s cannot be combined with %s\n", opt->make.unwind.sframe ? "sframe" : "eh-frame",
-		        opt->sidecar ? "--sidecar" : "--only without orc");
+	else if (opt->sidecar && l->given.at['O'] && (opt->make.imv || opt->make.pv || opt->make.ex))
+		fprintf(stderr, "etch: --sidecar makes only unwind rows: --only can be only orc\n");
+	else if (opt->sidecar && opt->make.unwind.encoding == ETCH_ENCODING_ORC)
+		fprintf(stderr, "etch: --sidecar cannot be combined with --encoding orc\n");
 	else
 		return true;
 	return false;
@@ -210,34 +236,10 @@ static bool options_agree(const struct command_line *l, int files)
 /* Parses the options. Returns the index of the first operand, 0 for --help, or -1 after a message. */
 static int options_parse(int argc, char **argv, struct command_line *l)
 {
-	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"only", required_argument, NULL, 'O'},
-		{"no-cfi", no_argument, NULL, 'C'},
-		{"encoding", required_argument, NULL, 'E'},
-		{"unwind-map", required_argument, NULL, 'M'},
-		{"sframe", optional_argument, NULL, 'F'},
-		{"eh-frame", optional_argument, NULL, 'H'},
-		{"fix-cfi", no_argument, NULL, 'X'},
-		{"registers", no_argument, NULL, 'R'},
-		{"sidecar", required_argument, NULL, 'S'},
-		{"undo", no_argument, NULL, 'U'},
-		{"no-undo", no_argument, NULL, 'N'},
-		{"werror", no_argument, NULL, 'W'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"closed", no_argument, NULL, 'L'},
-		{"init", required_argument, NULL, 'I'},
-		{"yes", no_argument, NULL, 'Y'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
-	};
 	bool good = true;
 	int c;
 
-	while (good && (c = argument_option(argc, argv, "o:j:qvh", longs)) != -1) {
-		l->given[(unsigned char)c] = true;
+	while (good && (c = argument_option(argc, argv, "o:j:qvh", longs, &l->given)) != -1) {
 		switch (c) {
 		case 'o': l->opt.output = optarg; break;
 		case 'j': good = argument_jobs(optarg, &l->opt.jobs); break;
@@ -255,7 +257,7 @@ static int options_parse(int argc, char **argv, struct command_line *l)
 		case 'R': l->opt.make.unwind.registers = true; break;
 		case 'S': l->opt.sidecar = optarg; break;
 		case 'U': l->opt.undo = true; break;
-		case 'Y': break; /* l->given has it */
+		case 'Y': break; /* l->given records it */
 		case 'L': l->opt.make.closed = true; break;
 		case 'I':
 			mem_reserve(&l->opt.make.init, &l->init_capacity, l->opt.make.init_count, sizeof(*l->opt.make.init));
@@ -283,7 +285,7 @@ static bool is_in_place(const struct rewrite_command *o) { return !o->output && 
  */
 static bool directories_agree(const struct command_line *l, int count, char **operands)
 {
-	for (int i = 0; i < count && is_in_place(&l->opt) && !l->opt.undo && !l->given['Y']; i++)
+	for (int i = 0; i < count && is_in_place(&l->opt) && !l->opt.undo && !l->given.at['Y']; i++)
 		if (is_system_directory(operands[i])) {
 			text_error(operands[i], "is a directory of the system: --yes rewrites every program and library in it");
 			return false;

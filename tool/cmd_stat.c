@@ -172,7 +172,7 @@ static int options_parse(int argc, char **argv, struct options *opt)
 	const char *cpu = NULL;
 	int c;
 
-	while ((c = argument_option(argc, argv, "+r:w:i:qo:h", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "+r:w:i:qo:h", longs, NULL)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;

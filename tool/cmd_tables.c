@@ -62,24 +62,25 @@ static bool option_take(int c, struct tables_options *o)
 	}
 }
 
+static const struct option longs[] = {
+	{"directory", required_argument, NULL, 'D'},
+	{"max-time", required_argument, NULL, 'T'},
+	{"max-size", required_argument, NULL, 'S'},
+	{"prune", no_argument, NULL, 'P'},
+	{"jobs", required_argument, NULL, 'j'},
+	{"format", required_argument, NULL, 'F'},
+	{"quiet", no_argument, NULL, 'q'},
+	{"verbose", no_argument, NULL, 'v'},
+	{"help", no_argument, NULL, 'h'},
+	{0, 0, NULL, 0},
+};
+
 /* Parses the options. Returns -1 to continue, or the exit status. */
-static int options_parse(int argc, char **argv, struct tables_options *o)
+static int options_parse(int argc, char **argv, struct tables_options *o, struct options_given *given)
 {
-	static const struct option longs[] = {
-		{"directory", required_argument, NULL, 'D'},
-		{"max-time", required_argument, NULL, 'T'},
-		{"max-size", required_argument, NULL, 'S'},
-		{"prune", no_argument, NULL, 'P'},
-		{"jobs", required_argument, NULL, 'j'},
-		{"format", required_argument, NULL, 'F'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},
-		{0, 0, NULL, 0},
-	};
 	int c;
 
-	while ((c = argument_option(argc, argv, "j:qvh", longs)) != -1) {
+	while ((c = argument_option(argc, argv, "j:qvh", longs, given)) != -1) {
 		if (c == 'h') {
 			help();
 			return EXIT_CLEAN;
@@ -104,11 +105,23 @@ static int clear(const struct tables_options *o)
 	return EXIT_CLEAN;
 }
 
-static int word_run(const char *word, struct tables_options *o)
+/* Checks that the options that were given have an effect on a word of the command. Returns false after a message. */
+static bool options_agree(const char *word, const struct options_given *given)
+{
+	if (!strcmp(word, "status"))
+		return argument_only(given, longs, "DF", "is not for tables status");
+	if (!strcmp(word, "update"))
+		return argument_none_of(given, longs, "F", "is not for tables update");
+	return strcmp(word, "clear") || argument_only(given, longs, "Dq", "is not for tables clear");
+}
+
+static int word_run(const char *word, struct tables_options *o, const struct options_given *given)
 {
 	static const char *const words[] = {"status", "update", "clear", NULL};
 	const char *meant = nearest_word(word, words, sizeof(*words));
 
+	if (!options_agree(word, given))
+		return EXIT_UNUSABLE;
 	if (o->format == FORMAT_TSV && !o->operand_count) {
 		text_error("--format", "tsv is for FILEs; without, it is text or json");
 		return EXIT_UNUSABLE;
@@ -132,7 +145,8 @@ static int word_run(const char *word, struct tables_options *o)
 int cmd_tables(int argc, char **argv)
 {
 	struct tables_options o = {.directory = SIDECARS_CACHE, .max_size = 1000};
-	int status = options_parse(argc, argv, &o);
+	struct options_given given = {{false}};
+	int status = options_parse(argc, argv, &o, &given);
 
 	if (status >= 0)
 		return status;
@@ -142,5 +156,5 @@ int cmd_tables(int argc, char **argv)
 	}
 	if (!o.jobs)
 		o.jobs = workers_jobs();
-	return word_run(optind < argc ? argv[optind] : "status", &o);
+	return word_run(optind < argc ? argv[optind] : "status", &o, &given);
 }

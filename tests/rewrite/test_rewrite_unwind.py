@@ -14,6 +14,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from conftest import Flow, build_id, run
+from every_option import every_option_tried
 from test_inspect_orc import rows
 
 SOURCE = """
@@ -276,6 +277,17 @@ def test_sidecar_refusals(tmp_path, build):
         assert p.stdout == "" and len(p.stderr.splitlines()) == 1 and said in p.stderr, p.stderr
         assert before is None or file.read_bytes() == before
         assert not list(side.iterdir()) and not (tmp_path / "none").exists()
+
+
+def test_what_a_sidecar_has_not_is_refused(etch, tmp_path):
+    """Of all options that --help lists: each is refused in one line that names it, because it would do nothing, or taken."""
+    (tmp_path / "side").mkdir()
+    taken = every_option_tried(etch, ["--sidecar", tmp_path / "side"], "/usr/bin/true", tmp_path, "--sidecar", refused_so={
+        "--undo": "etch: --sidecar cannot be combined with --undo\n", "--only": "etch: --sidecar makes only unwind rows: --only can be only orc\n"})
+    assert taken == {"--sidecar", "--no-cfi", "--encoding", "--unwind-map", "--registers", "--jobs", "--werror", "--quiet", "--verbose", "--yes",
+                     "--help"}
+    p = run([etch, "rewrite", "--sidecar", tmp_path / "side", "--only", "orc,ex", "/usr/bin/true"], ok=2)
+    assert p.stderr == "etch: --sidecar makes only unwind rows: --only can be only orc\n"
 
 
 # ---- where there is no place ---------------------------------------------------

@@ -46,7 +46,7 @@ def options_of(command):
     """[(short or None, long)] from the command's table of options."""
     text = code(ROOT / "tool" / f"cmd_{command}.c")
     short = re.search(r'argument_option\(argc, argv, "([^"]*)"', text).group(1).replace(":", "").lstrip("+")
-    longs = re.search(r"struct option longs\[\] = \{(.*?)\n\t\};", text, re.S).group(1)
+    longs = re.search(r"struct option longs\[\] = \{(.*?)\n\t?\};", text, re.S).group(1)
     found = [(c if c in short else None, name)
              for name, c in re.findall(r"\{\"([\w-]+)\",\s*\w+,\s*NULL,\s*'(.)'\}", longs)]
     assert len(found) == longs.count('{"') and {c for c, _ in found if c} == set(short)

@@ -78,7 +78,9 @@ def test_output(etch, shapes):
     listing = run([etch, "inspect", "code", "--demangle", "--no-demangle", "edge", shapes]).stdout
     assert mangled in listing and demangled not in listing
     for form in "tsv", "json":  # for programs: as they are in the file
-        assert demangled[1:-1] not in run([etch, "inspect", "code", "-C", "--format", form, "edge", shapes]).stdout
+        assert demangled[1:-1] not in run([etch, "inspect", "code", "--format", form, "edge", shapes]).stdout
+        p = run([etch, "inspect", "code", "-C", "--format", form, "edge", shapes], ok=2)
+        assert p.stderr == "etch: --demangle needs --format text\n"
 
 
 def test_diff(etch, shapes, tmp_path):

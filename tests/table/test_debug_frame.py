@@ -103,9 +103,10 @@ def test_debuggers_find_it(name, reader, programs, build, tmp_path):
 
 
 def test_other_options(programs, build, tmp_path):
-    """Of all options that --help lists: each is refused in one line, because it would do nothing, or named in that line and taken."""
-    said = "etch: --eh-frame=OUT can be combined only with --no-cfi, -j, --werror, -q, -v and --yes\n"
-    taken = every_option_tried(build / "etch", [f"--eh-frame={tmp_path / 'out'}"], programs / "pie", tmp_path, said)
+    """Of all options that --help lists: each is refused in one line that names it, because it would do nothing, or taken."""
+    taken = every_option_tried(build / "etch", [f"--eh-frame={tmp_path / 'out'}"], programs / "pie", tmp_path, "--eh-frame=OUT", refused_so={
+        "--undo": "etch: --eh-frame cannot be combined with --undo\n",
+        "--eh-frame": "etch: --eh-frame=OUT cannot be combined with --eh-frame=missing\n"})
     assert taken == {"--no-cfi", "--jobs", "--werror", "--quiet", "--verbose", "--yes", "--help"}
     assert not (tmp_path / "written").exists()
 
