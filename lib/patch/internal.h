@@ -316,6 +316,9 @@ static inline uint64_t site_address(const struct etch_imv *e)
 	return etch_ref((uint64_t)(uintptr_t)&e->site, e->site);
 }
 
+/* The address to which a field of a table leads, which holds the distance from itself. */
+static inline uint64_t field_target(const int32_t *field) { return etch_ref((uint64_t)(uintptr_t)field, *field); }
+
 /* The first byte that a site reads, if it does not go through the GOT. */
 static inline uint64_t site_own_object(const struct etch_imv *e)
 {

@@ -5,11 +5,9 @@
 #include "patch/parts.h"
 #include "patch/static_branch.h"
 
-static uint64_t at_of(const int32_t *field) { return etch_ref((uint64_t)(uintptr_t)field, *field); }
-
 int mark_is_dropped(const struct module *m, const struct etch_mark_site *x)
 {
-	return !image_segment(&m->image, at_of(&x->site), 1);
+	return !image_segment(&m->image, field_target(&x->site), 1);
 }
 
 int marks_ok(const struct module *m)
@@ -20,12 +18,13 @@ int marks_ok(const struct module *m)
 
 		if (mark_is_dropped(m, x))
 			continue;
-		s = image_segment(&m->image, at_of(&x->head), sizeof(struct etch_mark_head));
-		if (!etch_mark_valid(&x->mark) || !s || !(s->prot & PROT_WRITE) || (at_of(&x->head) & 7) ||
-		    !range_has(m, at_of(&x->site), ETCH_BRANCH_LEN, PROT_READ | PROT_EXEC) ||
-		    !range_has(m, at_of(&x->target), 1, PROT_READ | PROT_EXEC) ||
-		    !image_segment(&m->image, at_of(&x->mark.name), 1) || !image_segment(&m->image, at_of(&x->mark.args), 1) ||
-		    !image_segment(&m->image, at_of(&x->mark.file), 1))
+		s = image_segment(&m->image, field_target(&x->head), sizeof(struct etch_mark_head));
+		if (!etch_mark_valid(&x->mark) || !s || !(s->prot & PROT_WRITE) || (field_target(&x->head) & 7) ||
+		    !range_has(m, field_target(&x->site), ETCH_BRANCH_LEN, PROT_READ | PROT_EXEC) ||
+		    !range_has(m, field_target(&x->target), 1, PROT_READ | PROT_EXEC) ||
+		    !image_segment(&m->image, field_target(&x->mark.name), 1) ||
+		    !image_segment(&m->image, field_target(&x->mark.args), 1) ||
+		    !image_segment(&m->image, field_target(&x->mark.file), 1))
 			return 0;
 	}
 	return 1;
@@ -35,7 +34,7 @@ void marks_info(const struct module *m, struct etch_info *info)
 {
 	for (size_t i = 0; !m->bad && i < m->mark_count; i++)
 		if (!mark_is_dropped(m, &m->marks[i])) {
-			const struct etch_mark_head *head = (const void *)(uintptr_t)at_of(&m->marks[i].head);
+			const struct etch_mark_head *head = (const void *)(uintptr_t)field_target(&m->marks[i].head);
 
 			info->marks++;
 			info->marks_on += head->calls != NULL;

@@ -62,10 +62,9 @@ static int mark_matches(const char *pattern, const char *name)
 	return !*pattern;
 }
 
-static uint64_t at_of(const int32_t *field) { return etch_ref((uint64_t)(uintptr_t)field, *field); }
 static struct etch_mark_head *head_of(const struct etch_mark_site *x)
 {
-	return (struct etch_mark_head *)(uintptr_t)at_of(&x->head);
+	return (struct etch_mark_head *)(uintptr_t)field_target(&x->head);
 }
 
 /* ---- the markers of all modules, or of one ------------------------------------- */
@@ -226,14 +225,16 @@ static int mark_state(const struct etch_mark_site *x, const uint8_t *have)
 	etch_branch_nop(image);
 	if (same_bytes(have, image, sizeof(image)))
 		return 0;
-	return etch_branch_image(at_of(&x->site), at_of(&x->target), image) && same_bytes(have, image, sizeof(image)) ? 1
-	                                                                                                              : -1;
+	return etch_branch_image(field_target(&x->site), field_target(&x->target), image) &&
+	               same_bytes(have, image, sizeof(image))
+	           ? 1
+	           : -1;
 }
 
 /* Plans the change of a marker's instruction to a jump (`on`) or a nop. Returns 0 or an etch_error. */
 static int mark_plan(struct txn *t, const struct etch_mark_site *x, int on)
 {
-	uint64_t site = at_of(&x->site);
+	uint64_t site = field_target(&x->site);
 	uint8_t have[ETCH_BRANCH_LEN], want[ETCH_BRANCH_LEN];
 	int state;
 
@@ -243,7 +244,7 @@ static int mark_plan(struct txn *t, const struct etch_mark_site *x, int on)
 		return have[0] == 0xcc ? ETCH_EBUSY : ETCH_ECODE;
 	if (state == on)
 		return 0;
-	if (on && !etch_branch_image(site, at_of(&x->target), want))
+	if (on && !etch_branch_image(site, field_target(&x->target), want))
 		return ETCH_EFORMAT;
 	if (!on)
 		etch_branch_nop(want);

@@ -12,8 +12,6 @@
 
 PART_WORD(4, ETCH_PART_BRANCHES_SYMBOL);
 
-static uint64_t at_of(const int32_t *field) { return etch_ref((uint64_t)(uintptr_t)field, *field); }
-
 /* The records of one site, from first to end. */
 struct group {
 	const struct etch_branch *first, *end;
@@ -25,7 +23,8 @@ struct group {
  * variable is unknown. */
 static int is_empty(const struct module *m, const struct etch_branch *x)
 {
-	return x->kind == ETCH_BRANCH_NONE || x->lea != ETCH_BRANCH_LEA || !image_segment(&m->image, at_of(&x->site), 1);
+	return x->kind == ETCH_BRANCH_NONE || x->lea != ETCH_BRANCH_LEA ||
+	       !image_segment(&m->image, field_target(&x->site), 1);
 }
 
 /* Finds the site whose records begin at *i, and moves *i past them. Returns 0 if the record is empty. */
@@ -36,11 +35,12 @@ static int group_next(const struct module *m, size_t *i, struct group *g)
 	if (is_empty(m, x))
 		return 0;
 	*g = (struct group){.first = x,
-	                    .site = at_of(&x->site),
-	                    .load = at_of(&x->load),
-	                    .object = at_of(&x->obj) + sizeof(x->obj),
+	                    .site = field_target(&x->site),
+	                    .load = field_target(&x->load),
+	                    .object = field_target(&x->obj) + sizeof(x->obj),
 	                    .size = x->size};
-	for (x++; g->first->kind == ETCH_BRANCH_EQUAL && x < end && !is_empty(m, x) && at_of(&x->site) == g->site; x++)
+	for (x++; g->first->kind == ETCH_BRANCH_EQUAL && x < end && !is_empty(m, x) && field_target(&x->site) == g->site;
+	     x++)
 		++*i;
 	g->end = x;
 	return 1;
@@ -54,11 +54,11 @@ int branches_ok(const struct module *m)
 
 		if (is_empty(m, x))
 			continue;
-		s = image_segment(&m->image, at_of(&x->obj) + sizeof(x->obj), x->size);
+		s = image_segment(&m->image, field_target(&x->obj) + sizeof(x->obj), x->size);
 		if (!etch_branch_valid(x) || !s || !(s->prot & PROT_READ) ||
-		    !range_has(m, at_of(&x->site), ETCH_BRANCH_LEN, PROT_READ | PROT_EXEC) ||
-		    !range_has(m, at_of(&x->load), 1, PROT_READ | PROT_EXEC) ||
-		    !range_has(m, at_of(&x->target), 1, PROT_READ | PROT_EXEC))
+		    !range_has(m, field_target(&x->site), ETCH_BRANCH_LEN, PROT_READ | PROT_EXEC) ||
+		    !range_has(m, field_target(&x->load), 1, PROT_READ | PROT_EXEC) ||
+		    !range_has(m, field_target(&x->target), 1, PROT_READ | PROT_EXEC))
 			return 0;
 	}
 	return 1;
@@ -71,7 +71,7 @@ static uint64_t goes_to(const struct group *g, uint64_t value)
 
 	for (; x < g->end; x++)
 		if (etch_branch_takes(x, value))
-			return at_of(&x->target);
+			return field_target(&x->target);
 	return g->first->kind == ETCH_BRANCH_EQUAL ? g->load : g->site + ETCH_BRANCH_LEN;
 }
 
@@ -93,7 +93,7 @@ static uint64_t went_to(const struct group *g, const uint8_t *have)
 	if (to == g->load)
 		return to;
 	for (const struct etch_branch *x = g->first; x < g->end; x++)
-		if (at_of(&x->target) == to)
+		if (field_target(&x->target) == to)
 			return to;
 	return 0;
 }

@@ -13,12 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void word_add(uint64_t **list, size_t *count, size_t *capacity, uint64_t word)
-{
-	mem_reserve(list, capacity, *count, sizeof(**list));
-	(*list)[(*count)++] = word;
-}
-
 static void target_add(struct branches *b, const struct target *t)
 {
 	if (!space_at(&b->s->frames.space, t->at))
@@ -59,10 +53,10 @@ static void starts_find(struct branches *b)
 
 		addr = is_function(y) ? space_addr(b, y->section, y->value) : 0;
 		if (addr)
-			word_add(&b->starts, &b->start_count, &b->start_capacity, addr);
+			mem_word_add(&b->starts, &b->start_count, &b->start_capacity, addr);
 	}
 	for (k = 0; k < b->cfi.count; k++)
-		word_add(&b->starts, &b->start_count, &b->start_capacity, b->cfi.fdes[k].start);
+		mem_word_add(&b->starts, &b->start_count, &b->start_capacity, b->cfi.fdes[k].start);
 	b->start_count = words_unique(b->starts, b->start_count);
 }
 
@@ -322,7 +316,7 @@ static void insn_check(struct branches *b, const struct code_section *c, uint64_
 	uint64_t off = addr - c->addr;
 
 	if (in->flow == FLOW_JUMP_IND && !insn_is_notrack(c->bytes + off, in->len))
-		word_add(&b->jumps, &b->jump_count, &b->jump_capacity, addr);
+		mem_word_add(&b->jumps, &b->jump_count, &b->jump_capacity, addr);
 	if (!elf_is_object(b->s->file)) {
 		insn_linked(b, c, addr, in);
 		return;

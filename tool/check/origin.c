@@ -27,6 +27,7 @@
 #include "shared/search.h"
 #include "support/memory.h"
 
+#include <etch/orc_rule.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,8 +159,6 @@ static const struct row *code_row(const struct subject *s, uint64_t addr)
 	return low ? &l->rows[low - 1] : NULL;
 }
 
-static bool same_rule(const struct etch_rule *a, const struct etch_rule *b) { return !memcmp(a, b, sizeof(*a)); }
-
 /* The row of .eh_frame at an address, with the row before it and the next rows that begin within LATE_MOST bytes. */
 struct table_place {
 	uint64_t at;
@@ -206,7 +205,7 @@ static bool has_rule(const struct subject *s, uint64_t at, uint64_t to, const st
 	const struct row *r = code_row(s, at), *end = s->frames.rows.rows + s->frames.rows.count;
 
 	for (; r && r < end && r->addr < to; r++)
-		if (same_rule(&r->rule, rule))
+		if (etch_rule_equal(&r->rule, rule))
 			return true;
 	return false;
 }
@@ -223,7 +222,7 @@ static bool is_late(const struct judge *j, const struct code_section *c, const s
 	for (i = 0; i < t->next_count && is_straight(c, t->at, t->next[i].start); i++) {
 		const struct row *r = code_row(j->s, t->next[i].start);
 
-		if (r && same_rule(&r->rule, &t->next[i].rule))
+		if (r && etch_rule_equal(&r->rule, &t->next[i].rule))
 			return !has_rule(j->s, t->at, t->next[i].start, &t->here.rule);
 	}
 	return false;
@@ -268,7 +267,7 @@ static bool is_carried(struct judge *j, const struct code_section *c, uint64_t s
 	case FLOW_CALL:
 	case FLOW_CALL_IND:
 		/* A call that returns has the same row before and after it. So if the rows differ, the call does not return. */
-		return here && before && !same_rule(&here->rule, &before->rule);
+		return here && before && !etch_rule_equal(&here->rule, &before->rule);
 	default: return false;
 	}
 }

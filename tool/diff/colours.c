@@ -8,12 +8,11 @@
 
 #include "support/memory.h"
 #include "support/terminal.h"
+#include "support/strings.h"
 
 static FILE *terminal; /* the real stdout while a stream into `text` takes its place; null: stdout is the real one */
 static char *text;
 static size_t size;
-
-static bool begins(const char *line, const char *with) { return !strncmp(line, with, strlen(with)); }
 
 /*
  * Returns the SGR code (ECMA-48, 8.3.117) for a line, or null for no colour. Added lines are green, removed ones red,
@@ -21,13 +20,13 @@ static bool begins(const char *line, const char *with) { return !strncmp(line, w
  */
 static const char *code_of(const char *line)
 {
-	const char *mark = begins(line, "  ") ? line + 2 : line; /* lines about sites and findings are indented */
+	const char *mark = begins_with(line, "  ") ? line + 2 : line; /* lines about sites and findings are indented */
 
-	if (begins(line, "--- ") || begins(line, "+++ "))
+	if (begins_with(line, "--- ") || begins_with(line, "+++ "))
 		return "1";
-	if (begins(line, "@@ "))
+	if (begins_with(line, "@@ "))
 		return "36";
-	if (begins(line, "# "))
+	if (begins_with(line, "# "))
 		return "2";
 	if (mark != line && (!*mark || mark[1] != ' '))
 		return NULL;

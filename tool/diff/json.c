@@ -10,8 +10,6 @@
 
 static void add(struct json_object *o, const char *key, struct json_object *v) { json_object_object_add(o, key, v); }
 
-static void add_number(struct json_object *o, const char *key, uint64_t v) { add(o, key, json_object_new_uint64(v)); }
-
 static struct json_object *image_json(const struct image *im)
 {
 	struct json_object *o = json_object_new_object();
@@ -22,7 +20,7 @@ static struct json_object *image_json(const struct image *im)
 	for (i = 0; i < n && i < 64; i++)
 		snprintf(text + 2 * i, 3, "%02x", id[i]);
 	add(o, "kind", json_object_new_string(file_kind(&im->file)));
-	add_number(o, "bytes", im->file.size);
+	json_number_add(o, "bytes", im->file.size);
 	add(o, "build_id", n ? json_object_new_string(text) : NULL);
 	return o;
 }
@@ -32,8 +30,8 @@ static struct json_object *size_json(const struct size_row *r)
 	struct json_object *o = json_object_new_object();
 
 	add(o, "name", json_object_new_string(r->name));
-	add_number(o, "old", r->old);
-	add_number(o, "new", r->new);
+	json_number_add(o, "old", r->old);
+	json_number_add(o, "new", r->new);
 	return o;
 }
 
@@ -49,12 +47,12 @@ static struct json_object *function_json(const struct image *im, uint32_t func)
 	add(o, "source", fn->file ? json_name(fn->file) : NULL);
 	add(o, "section", json_name(im->file.sections[fn->section].name));
 	add(o, "address", json_hex(fn->start, 1));
-	add_number(o, "bytes", fn->end - fn->start);
-	add_number(o, "instructions", fn->insns);
+	json_number_add(o, "bytes", fn->end - fn->start);
+	json_number_add(o, "instructions", fn->insns);
 	add(o, "frame", fn->depth ? json_object_new_uint64(fn->depth) : NULL);
 	add(o, "frame_dynamic", json_object_new_boolean(fn->flags & FRAME_DYNAMIC));
 	add(o, "frame_realigned", json_object_new_boolean(fn->flags & FRAME_REALIGNED));
-	add_number(o, "rows", fn->rows);
+	json_number_add(o, "rows", fn->rows);
 	return o;
 }
 
@@ -93,8 +91,8 @@ static struct json_object *change_json(const struct diff *d, const struct change
 	add(o, "differs", what);
 	add(o, "old", function_json(d->old, x->old));
 	add(o, "new", function_json(d->new, x->new));
-	add_number(o, "instructions_gone", x->removed);
-	add_number(o, "instructions_new", x->inserted);
+	json_number_add(o, "instructions_gone", x->removed);
+	json_number_add(o, "instructions_new", x->inserted);
 	add(o, "calls", calls);
 	return o;
 }
@@ -108,13 +106,13 @@ static struct json_object *functions_json(const struct diff *d)
 	for (i = 0; i < d->change_count; i++)
 		json_object_array_add(list, change_json(d, sorted[i]));
 	free(sorted);
-	add_number(o, "same", d->same);
-	add_number(o, "changed", d->changed);
-	add_number(o, "added", d->added);
-	add_number(o, "removed", d->removed);
-	add_number(o, "renamed", d->renamed);
-	add_number(o, "frames_deeper", d->grown);
-	add_number(o, "frames_less_deep", d->shrunk);
+	json_number_add(o, "same", d->same);
+	json_number_add(o, "changed", d->changed);
+	json_number_add(o, "added", d->added);
+	json_number_add(o, "removed", d->removed);
+	json_number_add(o, "renamed", d->renamed);
+	json_number_add(o, "frames_deeper", d->grown);
+	json_number_add(o, "frames_less_deep", d->shrunk);
 	add(o, "list", list);
 	return o;
 }

@@ -42,6 +42,20 @@ struct elf_reloc {
 	uint32_t symbol; /* index into the symbol table that the section links to */
 };
 
+/* The order of relocations by offset, for qsort(). */
+static inline int elf_reloc_order(const void *a, const void *b)
+{
+	const struct elf_reloc *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Does a relocation of this type store the distance from its place to the symbol? */
+static inline bool elf_reloc_is_relative(uint32_t type)
+{
+	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64;
+}
+
 /* An element of the list by which elf_section_at() finds sections: it keeps lookups fast in a file that has 64 Ki
  * sections and as many symbols, each of which needs a lookup. */
 struct elf_span {

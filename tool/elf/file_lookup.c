@@ -35,13 +35,6 @@ uint32_t elf_section_rela(const struct elf_file *f, uint32_t target, uint32_t fr
 	return i;
 }
 
-static int reloc_order(const void *a, const void *b)
-{
-	const struct elf_reloc *x = a, *y = b;
-
-	return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
 long elf_relocs_count(const struct elf_file *f, uint32_t section, struct error *e)
 {
 	const struct elf_section *s = &f->sections[section];
@@ -83,7 +76,7 @@ long elf_relocs(const struct elf_file *f, uint32_t section, struct elf_reloc **o
 			sorted = false;
 	}
 	if (!sorted)
-		qsort(r, (size_t)n, sizeof(*r), reloc_order);
+		qsort(r, (size_t)n, sizeof(*r), elf_reloc_order);
 	*out = r;
 	return n;
 }

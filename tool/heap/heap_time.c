@@ -11,6 +11,7 @@
 
 #include "support/memory.h"
 #include "support/sort.h"
+#include "support/clock.h"
 
 #define SIZE_EVERY   10000000u /* ns at first; doubled whenever there are more than SIZES_MOST sizes */
 #define SIZES_MOST   1000u
@@ -19,14 +20,6 @@
 #define VIEW_SHARE   50u /* reading what is live takes at most 1/50 of etch's time */
 #define LEAVES_BLOCK 1024u
 #define VIEWS_KEPT   ((size_t)1 << 20) /* 16 MB */
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 uint64_t heap_time_now(const struct heap_time *t) { return clock_ns(CLOCK_MONOTONIC) - t->begun; }
 

@@ -112,16 +112,6 @@ static void put_addr(struct json_object *o, const char *key, uint64_t addr)
 	json_object_object_add(o, key, json_object_new_string(text));
 }
 
-static void put(struct json_object *o, const char *key, uint64_t n)
-{
-	json_object_object_add(o, key, json_object_new_int64((int64_t)n));
-}
-
-static void put_bool(struct json_object *o, const char *key, bool b)
-{
-	json_object_object_add(o, key, json_object_new_boolean(b));
-}
-
 static struct json_object *reference_json(const struct code *c, const struct reference *r)
 {
 	struct json_object *o;
@@ -158,8 +148,8 @@ static struct json_object *state_json(const struct code_line *l)
 			put_text(saved, reg_text(r), text);
 		}
 	json_object_object_add(o, "saved", saved);
-	put_bool(o, "weak", l->known->weak);
-	put_bool(o, "dead", l->known->dead);
+	json_bool_add(o, "weak", l->known->weak);
+	json_bool_add(o, "dead", l->known->dead);
 	return o;
 }
 
@@ -179,7 +169,7 @@ static struct json_object *site_json(const struct view *v, const struct site *s)
 	json_object_object_add(o, "offset", s->off_known ? json_object_new_int64(s->off) : NULL);
 	json_object_object_add(o, "size", s->kind != SITE_ESCAPE ? json_object_new_int(s->size) : NULL);
 	put_text(o, "form", form);
-	put_bool(o, "live", live);
+	json_bool_add(o, "live", live);
 	put_text(o, "why", patched && !live ? why : NULL);
 	put_text(o, "state", patched ? view_state(v, s) : NULL);
 	put_text(o, "target", strcmp(target, "-") ? target : NULL);
@@ -197,9 +187,9 @@ static struct json_object *inline_json(const struct code *c, const struct inline
 	put_text(o, "kind", "inline");
 	put_text(o, "object", object);
 	json_object_object_add(o, "offset", NULL);
-	put(o, "size", 8);
+	json_number_add(o, "size", 8);
 	put_text(o, "form", "jmp-inline");
-	put_bool(o, "live", true);
+	json_bool_add(o, "live", true);
 	json_object_object_add(o, "why", NULL);
 	put_text(o, "state", v->in_place[r - v->tables.inlines] ? "in place" : "call");
 	put_text(o, "target", name);
@@ -259,7 +249,7 @@ static struct json_object *table_json(const struct code *c, const struct code_li
 	}
 	json_object_object_add(o, "targets", targets);
 	if (!j->listed)
-		put_bool(o, "listed", false);
+		json_bool_add(o, "listed", false);
 	return o;
 }
 
@@ -282,7 +272,7 @@ static void incoming_json(const struct code *c, const struct code_line *l, struc
 		}
 		put_addr(one, x[i].kind == INCOMING_TABLE ? "jump" : "instruction", x[i].from - c->base);
 		if (x[i].kind == INCOMING_TABLE)
-			put(one, "entry", x[i].index);
+			json_number_add(one, "entry", x[i].index);
 		json_object_array_add(x[i].kind == INCOMING_TABLE ? tables : fixups, one);
 	}
 	json_object_object_add(o, "entry_of", tables);
@@ -301,10 +291,10 @@ static void flow_json(const struct code *c, const struct code_line *l, struct js
 		operand_memory(c->operands, c->place.section, &l->in, &refers);
 	}
 	put_text(o, "flow", code_flow_name(l));
-	put_bool(o, "padding", l->good && l->in.padding);
-	put_bool(o, "comes_back", !(l->known && l->known->ends));
+	json_bool_add(o, "padding", l->good && l->in.padding);
+	json_bool_add(o, "comes_back", !(l->known && l->known->ends));
 	json_object_object_add(o, "target", reference_json(c, &target));
-	put_bool(o, "arrow", l->to != NO_LINE);
+	json_bool_add(o, "arrow", l->to != NO_LINE);
 	json_object_object_add(o, "refers", reference_json(c, &refers));
 	json_object_object_add(o, "table", table_json(c, l));
 	if (pad)
@@ -325,13 +315,13 @@ static struct json_object *line_json(const struct code *c, const struct code_lin
 	row_text_make(l, &row);
 	bytes_text(l, bytes, sizeof(bytes));
 	put_addr(o, "address", l->addr);
-	put(o, "length", l->len);
+	json_number_add(o, "length", l->len);
 	put_text(o, "bytes", bytes);
 	code_insn_text(l, SYNTAX_ATT, text, sizeof(text));
 	put_text(o, "att", text);
 	code_insn_text(l, SYNTAX_INTEL, text, sizeof(text));
 	put_text(o, "intel", text);
-	put_bool(o, "changed", l->changed);
+	json_bool_add(o, "changed", l->changed);
 	put_text(o, "cfa", row.cfa);
 	put_text(o, "bp", row.bp);
 	put_text(o, "ra", row.ra);
@@ -360,7 +350,7 @@ struct json_object *code_json(const struct code *c)
 	put_addr(o, "end", c->place.end);
 	put_addr(o, "asked", c->asked);
 	put_text(o, "table", c->table.table);
-	put_bool(o, "generated", c->generated);
+	json_bool_add(o, "generated", c->generated);
 	for (i = 0; i < c->line_count; i++)
 		json_object_array_add(lines, line_json(c, &c->lines[i]));
 	json_object_object_add(o, "code", lines);

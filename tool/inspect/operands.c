@@ -273,17 +273,12 @@ static void linked_take(const struct operands *o, uint64_t addr, struct referenc
 	out->section = elf_section_at(o->file, addr);
 }
 
-static bool is_direct(const struct insn *in)
-{
-	return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL;
-}
-
 void operand_target(const struct operands *o, uint32_t section, const struct insn *in, struct reference *out)
 {
 	const struct code_reloc *r;
 
 	memset(out, 0, sizeof(*out));
-	if (!is_direct(in))
+	if (!flow_is_direct(in->flow))
 		return;
 	r = elf_is_object(o->file) ? reloc_of(o, section, in) : NULL;
 	if (r) {
@@ -303,7 +298,7 @@ void operand_memory(const struct operands *o, uint32_t section, const struct ins
 	const char *name;
 
 	memset(out, 0, sizeof(*out));
-	if (is_direct(in))
+	if (flow_is_direct(in->flow))
 		return;
 	r = elf_is_object(o->file) ? reloc_of(o, section, in) : NULL;
 	if (r) {

@@ -6,16 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void put(struct json_object *o, const char *key, uint64_t n)
-{
-	json_object_object_add(o, key, json_object_new_int64((int64_t)n));
-}
-
-static void put_bool(struct json_object *o, const char *key, bool b)
-{
-	json_object_object_add(o, key, json_object_new_boolean(b));
-}
-
 static void put_text(struct json_object *o, const char *key, const char *text)
 {
 	json_object_object_add(o, key, text ? json_object_new_string(text) : NULL);
@@ -30,8 +20,8 @@ static struct json_object *hardening_json(const struct summary *s)
 	put_text(o, "relro", linked ? elf_relro_name(h->relro) : NULL);
 	json_object_object_add(o, "pie", linked ? json_object_new_boolean(h->pie) : NULL);
 	put_text(o, "stack", elf_stack_name(h->stack));
-	put_bool(o, "ibt", h->ibt);
-	put_bool(o, "shstk", h->shstk);
+	json_bool_add(o, "ibt", h->ibt);
+	json_bool_add(o, "shstk", h->shstk);
 	return o;
 }
 
@@ -41,18 +31,18 @@ static struct json_object *code_json(const struct summary *s)
 	const struct coverage *c = &s->code;
 	unsigned i;
 
-	put(o, "bytes", c->text);
-	put(o, "sections", s->code_sections);
-	put(o, "functions", s->view->frames.functions);
-	put(o, "instructions", s->view->frames.insns);
-	put(o, "rows", s->view->frames.rows.count);
+	json_number_add(o, "bytes", c->text);
+	json_number_add(o, "sections", s->code_sections);
+	json_number_add(o, "functions", s->view->frames.functions);
+	json_number_add(o, "instructions", s->view->frames.insns);
+	json_number_add(o, "rows", s->view->frames.rows.count);
 	for (i = 0; i < 4; i++)
-		put(from, row_source_text(i), c->source[i]);
-	put(from, "undefined", c->text - c->padding - c->covered);
+		json_number_add(from, row_source_text(i), c->source[i]);
+	json_number_add(from, "undefined", c->text - c->padding - c->covered);
 	json_object_object_add(o, "coverage", from);
-	put(o, "undefined_in_functions", s->view->frames.undefined);
-	put(o, "undefined_elsewhere", s->view->frames.elsewhere);
-	put(o, "padding", c->padding);
+	json_number_add(o, "undefined_in_functions", s->view->frames.undefined);
+	json_number_add(o, "undefined_elsewhere", s->view->frames.elsewhere);
+	json_number_add(o, "padding", c->padding);
 	return o;
 }
 
@@ -67,16 +57,16 @@ static struct json_object *unwind_json(const struct summary *s)
 		return NULL;
 	o = json_object_new_object();
 	put_text(o, "encoding", u->table);
-	put(o, "rows", u->row_count);
-	put(o, "bytes", u->bytes);
-	put(o, "text", c->text);
-	put(o, "padding", c->padding);
-	put(o, "covered", c->covered);
-	put(o, "map", u->header.map_shift ? 1u << u->header.map_shift : 0);
-	put(o, "undefined_rows", c->undefined_rows);
+	json_number_add(o, "rows", u->row_count);
+	json_number_add(o, "bytes", u->bytes);
+	json_number_add(o, "text", c->text);
+	json_number_add(o, "padding", c->padding);
+	json_number_add(o, "covered", c->covered);
+	json_number_add(o, "map", u->header.map_shift ? 1u << u->header.map_shift : 0);
+	json_number_add(o, "undefined_rows", c->undefined_rows);
 	from = u->sources ? json_object_new_object() : NULL;
 	for (i = 0; i < 4 && from; i++)
-		put(from, row_source_text(i), c->source_rows[i]);
+		json_number_add(from, row_source_text(i), c->source_rows[i]);
 	json_object_object_add(o, "sources", from);
 	return o;
 }
@@ -87,7 +77,7 @@ static struct json_object *findings_json(const struct summary *s)
 	unsigned i;
 
 	for (i = 0; i < 3; i++)
-		put(o, severity_name((enum severity)i), s->severities[i]);
+		json_number_add(o, severity_name((enum severity)i), s->severities[i]);
 	for (i = 0; i < s->found_count; i++) {
 		const struct catalogue_entry *x = catalogue_find(s->found[i].what);
 		struct json_object *one = json_object_new_object();
@@ -95,7 +85,7 @@ static struct json_object *findings_json(const struct summary *s)
 		put_text(one, "id", x->id);
 		put_text(one, "severity", severity_name(x->severity));
 		put_text(one, "title", x->title);
-		put(one, "count", s->found[i].count);
+		json_number_add(one, "count", s->found[i].count);
 		json_object_array_add(ids, one);
 	}
 	json_object_object_add(o, "ids", ids);
@@ -108,8 +98,8 @@ static struct json_object *exceptions_json(const struct summary *s)
 	unsigned i;
 
 	for (i = 0; i <= ETCH_EX_TYPE_LAST; i++)
-		put(o, ex_type_name(i), s->exceptions[i]);
-	put(o, "malformed", s->exceptions[ETCH_EX_TYPE_LAST + 1]);
+		json_number_add(o, ex_type_name(i), s->exceptions[i]);
+	json_number_add(o, "malformed", s->exceptions[ETCH_EX_TYPE_LAST + 1]);
 	return o;
 }
 
@@ -122,7 +112,7 @@ static struct json_object *kept_json(const struct tallies *t)
 		struct json_object *k = json_object_new_object();
 
 		put_text(k, "why", t->kept[i].what);
-		put(k, "count", t->kept[i].count);
+		json_number_add(k, "count", t->kept[i].count);
 		json_object_array_add(list, k);
 	}
 	return list;
@@ -133,24 +123,24 @@ static void sites_json(const struct summary *s, struct json_object *o)
 	struct json_object *states = json_object_new_object(), *in_place = json_object_new_object();
 	size_t i;
 
-	put(o, "loads", s->loads.all);
-	put(o, "sites", s->loads.sites);
-	put(o, "live", s->loads.live);
-	put(o, "live_by_swap", s->loads.swap);
-	put(o, "immediates", s->immediates);
-	put(o, "unfit", s->unfit);
-	put(o, "calls", s->calls.all);
-	put(o, "call_sites", s->calls.sites);
-	put(o, "live_calls", s->calls.live);
-	put(o, "live_calls_by_swap", s->calls.swap);
+	json_number_add(o, "loads", s->loads.all);
+	json_number_add(o, "sites", s->loads.sites);
+	json_number_add(o, "live", s->loads.live);
+	json_number_add(o, "live_by_swap", s->loads.swap);
+	json_number_add(o, "immediates", s->immediates);
+	json_number_add(o, "unfit", s->unfit);
+	json_number_add(o, "calls", s->calls.all);
+	json_number_add(o, "call_sites", s->calls.sites);
+	json_number_add(o, "live_calls", s->calls.live);
+	json_number_add(o, "live_calls_by_swap", s->calls.swap);
 	for (i = 0; i < s->state_count; i++)
-		put(states, s->states[i].what, s->states[i].count);
+		json_number_add(states, s->states[i].what, s->states[i].count);
 	json_object_object_add(o, "call_states", states);
-	put(in_place, "all", s->in_place);
-	put(in_place, "now", s->in_place_now);
+	json_number_add(in_place, "all", s->in_place);
+	json_number_add(in_place, "now", s->in_place_now);
 	json_object_object_add(o, "calls_in_place", in_place);
-	put(o, "stores", s->stores);
-	put(o, "escapes", s->escapes);
+	json_number_add(o, "stores", s->stores);
+	json_number_add(o, "escapes", s->escapes);
 }
 
 struct json_object *summary_json(const struct summary *s)
@@ -160,26 +150,26 @@ struct json_object *summary_json(const struct summary *s)
 	size_t i;
 
 	put_text(o, "build_id", s->build_id[0] ? s->build_id : NULL);
-	put_bool(o, "static", s->hardening.is_static);
+	json_bool_add(o, "static", s->hardening.is_static);
 	put_text(o, "kernel", s->kernel);
-	put_bool(o, "symbols", s->symbols);
-	put_bool(o, "dwarf", s->dwarf);
-	put_bool(o, "rewritten", summary_is_rewritten(s));
+	json_bool_add(o, "symbols", s->symbols);
+	json_bool_add(o, "dwarf", s->dwarf);
+	json_bool_add(o, "rewritten", summary_is_rewritten(s));
 	json_object_object_add(o, "hardening", hardening_json(s));
 	json_object_object_add(o, "code", code_json(s));
 	for (i = 0; i < s->size_count; i++)
-		put(sizes, s->sizes[i].section, s->sizes[i].bytes);
+		json_number_add(sizes, s->sizes[i].section, s->sizes[i].bytes);
 	json_object_object_add(o, "sizes", sizes);
 	json_object_object_add(o, "unwind", unwind_json(s));
 	sites_json(s, o);
-	put(o, "exceptions", v->fixups.count);
+	json_number_add(o, "exceptions", v->fixups.count);
 	json_object_object_add(o, "exception_types", exceptions_json(s));
-	put(o, "bytes_per_site", sizeof(struct etch_imv));
-	put(o, "site_bytes", (v->tables.imv_capacity + v->tables.pv_capacity) * sizeof(struct etch_imv));
+	json_number_add(o, "bytes_per_site", sizeof(struct etch_imv));
+	json_number_add(o, "site_bytes", (v->tables.imv_capacity + v->tables.pv_capacity) * sizeof(struct etch_imv));
 	json_object_object_add(o, "stay_loads", kept_json(&s->loads));
 	json_object_object_add(o, "stay_calls", kept_json(&s->calls));
 	json_object_object_add(o, "objects", listing_json(&s->objects));
-	put(o, "functions_undecoded", v->scan.undecoded);
+	json_number_add(o, "functions_undecoded", v->scan.undecoded);
 	json_object_object_add(o, "findings", findings_json(s));
 	return o;
 }

@@ -13,6 +13,7 @@
 #include "support/plural.h"
 #include "shared/search.h"
 #include "support/sort.h"
+#include "support/strings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -482,8 +483,6 @@ static void object_show(const struct view *v, struct lines *lines, const struct 
 	free(spans.arrays);
 }
 
-static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /*
  * Prints the summary for a maintainer: how many reads of an object can become immediates, and which changes of the
  * source that takes.
@@ -493,7 +492,7 @@ static void sums_print(const char *object, struct sums *s, bool all)
 	size_t i, n = 0;
 
 	if (s->line_count)
-		qsort(s->lines, s->line_count, sizeof(*s->lines), name_order);
+		qsort(s->lines, s->line_count, sizeof(*s->lines), string_order);
 	for (i = 0; i < s->line_count; i++)
 		n += !i || strcmp(s->lines[i], s->lines[i - 1]);
 	text_clean(stdout, object);

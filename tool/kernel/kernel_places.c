@@ -12,13 +12,6 @@
 
 /* ---- relocations ------------------------------------------------------------------ */
 
-static int reloc_order(const void *a, const void *b)
-{
-	const struct elf_reloc *x = a, *y = b;
-
-	return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
 static int relocs_append(struct kernel *k, struct kernel_relocs *r, uint32_t rel, struct error *e)
 {
 	struct elf_reloc *more, *p;
@@ -36,7 +29,7 @@ static int relocs_append(struct kernel *k, struct kernel_relocs *r, uint32_t rel
 	memcpy(p + r->count, more, (size_t)n * sizeof(*p));
 	r->count += (size_t)n;
 	free(more);
-	qsort(p, r->count, sizeof(*p), reloc_order);
+	qsort(p, r->count, sizeof(*p), elf_reloc_order);
 	return 0;
 }
 

@@ -19,11 +19,6 @@ static void line_add(struct line *l, const char *text)
 	l->used += (size_t)n < l->size - l->used ? (size_t)n : l->size - l->used - 1;
 }
 
-static bool is_relative(uint32_t type)
-{
-	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64;
-}
-
 /*
  * Finds the place to which an instruction refers: in object files by its relocation, in linked files by its operands.
  */
@@ -35,7 +30,7 @@ static bool reference(struct kernel *k, const struct kernel_place *at, const str
 		/* A PC-relative relocation is relative to its field, while the operand is relative to the next instruction. */
 		r = kernel_reloc_in(k, at->section, at->addr, at->addr + i->len);
 		if (r)
-			kernel_reloc_place(k, r, is_relative(r->type) ? (int64_t)(at->addr + i->len - r->offset) : 0, to);
+			kernel_reloc_place(k, r, elf_reloc_is_relative(r->type) ? (int64_t)(at->addr + i->len - r->offset) : 0, to);
 		return r && to->kind != KPLACE_NONE;
 	}
 	if (i->flow == FLOW_CALL || i->flow == FLOW_JUMP || i->flow == FLOW_BRANCH)

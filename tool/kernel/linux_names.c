@@ -5,6 +5,7 @@
  */
 #include "kernel/linux_kernel.h"
 #include "support/memory.h"
+#include "support/strings.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -369,8 +370,6 @@ bool linux_section_noinstr(const struct linux_release *release, const char *name
 
 /* ---- the list of the kernel's source ----------------------------------------------------- */
 
-static int text_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 /* If a line starts with NORETURN(name), ends the name with a NUL and returns it; otherwise returns null. */
 static char *name_in(char *line)
 {
@@ -407,7 +406,7 @@ bool linux_noreturns_read(const char *path)
 		fclose(in);
 	if (!l.count)
 		return false;
-	qsort(names, l.count, sizeof(*names), text_order);
+	qsort(names, l.count, sizeof(*names), string_order);
 	l.list = names;
 	bits_make(&l);
 	from_file = l;

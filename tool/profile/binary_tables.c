@@ -20,22 +20,16 @@
 #include "shared/sidecars.h"
 #include "unwind/eh_view.h"
 #include "unwind/recover.h"
+#include "support/memory.h"
 
 /* Files that are larger are not read: libetch's tables span at most 4 GiB of code. */
 #define IMAGE_MOST ((uint64_t)1 << 32)
 /* Files without .eh_frame are analysed up to this size, because samples wait for the analysis. */
 #define ANALYSED_MOST ((uint64_t)16 << 20)
 
-static void *memory_map(uint64_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 static bool table_copy(struct binary *b, const void *table, uint64_t size, enum binary_table from)
 {
-	void *copy = memory_map(size);
+	void *copy = mem_map(size);
 
 	if (!copy)
 		return false;
@@ -100,7 +94,7 @@ static bool image_read(struct binary *b)
 		return false;
 	b->image_low = low;
 	b->image_size = (high - low + 4095) & ~(uint64_t)4095;
-	b->image = memory_map(b->image_size);
+	b->image = mem_map(b->image_size);
 	for (i = 0; b->image && i < b->phdr_count; i++) {
 		const Elf64_Phdr *p = &b->phdrs[i];
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "support/memory.h"
+#include "support/clock.h"
 
 /* ax bx cx dx si di bp sp ip r8-r15: enum perf_event_x86_regs of asm/perf_regs.h */
 #define REGISTERS 0xff01ffu
@@ -417,11 +418,8 @@ static void ring_take(struct perf_session *s, struct perf_ring *r, perf_record_f
 
 void perf_read(struct perf_session *s, bool last, perf_record_fn *fn, void *ctx)
 {
-	struct timespec t;
-	uint64_t limit;
+	uint64_t limit = last ? UINT64_MAX : clock_now() - LATE_NS;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	limit = last ? UINT64_MAX : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec - LATE_NS;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->rings[i].page)
 			s->rings[i].head = __atomic_load_n(&s->rings[i].page->data_head, __ATOMIC_ACQUIRE);

@@ -10,25 +10,19 @@
 #include "output/outfile.h"
 #include "profile/writers.h"
 #include "report/text.h"
+#include "support/strings.h"
 
 const char *const profile_kinds[] = {"folded", "svg", "pprof", "firefox", NULL};
-
-static bool name_ends(const char *name, const char *end)
-{
-	size_t n = strlen(name), k = strlen(end);
-
-	return n >= k && !strcmp(name + n - k, end);
-}
 
 static int kind_of(const char *path)
 {
 	if (!path)
 		return KIND_NONE;
-	if (name_ends(path, ".svg"))
+	if (ends_with(path, ".svg"))
 		return KIND_SVG;
-	if (name_ends(path, ".pb.gz") || name_ends(path, ".pprof"))
+	if (ends_with(path, ".pb.gz") || ends_with(path, ".pprof"))
 		return KIND_PPROF;
-	return name_ends(path, ".json") ? KIND_FIREFOX : KIND_FOLDED;
+	return ends_with(path, ".json") ? KIND_FIREFOX : KIND_FOLDED;
 }
 
 bool profile_output_check(struct profile_output *o)

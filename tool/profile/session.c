@@ -13,6 +13,7 @@
 
 #include "support/run.h"
 #include "support/progress.h"
+#include "support/clock.h"
 
 #define PYTHON_VARIABLE "PYTHONPERFSUPPORT"
 
@@ -26,21 +27,13 @@ struct recording {
 	struct profile *profile;
 };
 
-static uint64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void look(void *context)
 {
 	struct recording *r = context;
 
 	perf_read(&r->perf, false, profile_take, r->profile);
 	/* Read it now, while etch has nothing else to do, and not when the command has ended and its user waits. */
-	if (r->profile->kernel && clock_ns() - r->profile->begun > KALLSYMS_AFTER_NS &&
+	if (r->profile->kernel && clock_now() - r->profile->begun > KALLSYMS_AFTER_NS &&
 	    !kallsyms_read(&r->profile->kallsyms))
 		r->profile->no_memory = true;
 	if (r->profile->sample_count)
@@ -57,9 +50,9 @@ static void recording_end(struct recording *r, pid_t pid)
 	perf_close(&r->perf);
 	progress_end();
 	if (p->timed && !p->kernel && p->unit == UNIT_TIME)
-		profile_kernel_time(p, p->kernel_time, pid, clock_ns());
-	profile_end(p, clock_ns());
-	p->duration = clock_ns() - p->begun;
+		profile_kernel_time(p, p->kernel_time, pid, clock_now());
+	profile_end(p, clock_now());
+	p->duration = clock_now() - p->begun;
 }
 
 static uint64_t timeval_ns(const struct timeval *t)
@@ -74,7 +67,7 @@ static int sampling_open(struct recording *r, pid_t pid, const struct session_op
 	r->profile->kernel = r->perf.kernel;
 	r->profile->kernel_declined = !o->perf.kernel;
 	r->profile->stack = r->perf.stack;
-	r->profile->begun = clock_ns();
+	r->profile->begun = clock_now();
 	return err;
 }
 
@@ -143,7 +136,7 @@ static int process_watch(const struct session_options *o, struct recording *r, s
 		perf_close(&r->perf);
 		return -1;
 	}
-	begun = clock_ns();
+	begun = clock_now();
 	timed = process_time(o->pid, &user_before, &kernel_before);
 	do {
 		nanosleep(&pause, NULL);
@@ -153,7 +146,7 @@ static int process_watch(const struct session_options *o, struct recording *r, s
 			p->kernel_time = kernel - kernel_before;
 		}
 	} while (!runs_stopped() && !kill(o->pid, 0) &&
-	         (!(o->seconds > 0) || 1e-9 * (double)(clock_ns() - begun) < o->seconds));
+	         (!(o->seconds > 0) || 1e-9 * (double)(clock_now() - begun) < o->seconds));
 	p->timed = timed;
 	recording_end(r, o->pid);
 	return 0;

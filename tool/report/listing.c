@@ -169,6 +169,16 @@ void listing_write(const struct listing *l, enum format format, FILE *out)
 
 void listing_print(const struct listing *l, enum format format) { listing_write(l, format, stdout); }
 
+void json_number_add(struct json_object *o, const char *key, uint64_t n)
+{
+	json_object_object_add(o, key, json_object_new_uint64(n));
+}
+
+void json_bool_add(struct json_object *o, const char *key, bool b)
+{
+	json_object_object_add(o, key, json_object_new_boolean(b));
+}
+
 struct json_object *json_name(const char *name)
 {
 	size_t len = strlen(name), n = 0;

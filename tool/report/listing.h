@@ -47,6 +47,9 @@ void listing_write(const struct listing *l, enum format format, FILE *out);
 /* Makes a JSON array with one object per row; the names of the columns are the keys. */
 struct json_object *listing_json(const struct listing *l);
 
+/* Adds a member to a JSON object. */
+void json_number_add(struct json_object *o, const char *key, uint64_t n);
+void json_bool_add(struct json_object *o, const char *key, bool b);
 /* Makes a JSON string of a name. U+FFFD replaces bytes that are not UTF-8. */
 struct json_object *json_name(const char *name);
 /* Begins an array in the output: the documents printed until json_array_end() become its elements. */

@@ -73,12 +73,6 @@ static void word_take(struct scan *s, uint64_t at, uint64_t value)
 	scan_site_add(s, &site);
 }
 
-static void word_append(uint64_t **list, size_t *count, size_t *capacity, uint64_t word)
-{
-	mem_reserve(list, capacity, *count, sizeof(**list));
-	(*list)[(*count)++] = word;
-}
-
 /* Records the address of code that a data word holds, since it may be that of a label. */
 static void code_word_add(struct scan *s, uint64_t at, uint64_t value)
 {
@@ -87,9 +81,9 @@ static void code_word_add(struct scan *s, uint64_t at, uint64_t value)
 
 	if (!i || !(s->file->sections[i].sh.sh_flags & SHF_EXECINSTR))
 		return;
-	word_append(&s->code_words, &s->code_word_count, &s->code_word_capacity, value);
+	mem_word_add(&s->code_words, &s->code_word_count, &s->code_word_capacity, value);
 	if (type == SHT_INIT_ARRAY || type == SHT_PREINIT_ARRAY)
-		word_append(&s->init_words, &s->init_word_count, &s->init_word_capacity, value);
+		mem_word_add(&s->init_words, &s->init_word_count, &s->init_word_capacity, value);
 }
 
 /* Returns the address that a relocation writes, or 0 if the address is in another module. */
@@ -109,7 +103,7 @@ static int dynamic_relocs_take(struct scan *s, const struct range *range)
 	for (k = 0; k < n && !err; k++) {
 		uint64_t value = reloc_value(&r[k]);
 
-		word_append(&s->relocated, &s->relocated_count, &s->relocated_capacity, r[k].place);
+		mem_word_add(&s->relocated, &s->relocated_count, &s->relocated_capacity, r[k].place);
 		code_word_add(s, r[k].place, value);
 		if (r[k].type != R_X86_64_COPY && value && in_range(range, value))
 			word_take(s, r[k].place, value);

@@ -167,11 +167,6 @@ static void jump_add(struct builder *b, const struct func *fn, const struct insn
 		part_jump_add(b, fn, in, section, to);
 }
 
-static bool is_direct(const struct insn *in)
-{
-	return in->flow == FLOW_JUMP || in->flow == FLOW_BRANCH || in->flow == FLOW_CALL;
-}
-
 /* Is this a table of addresses of code that no jump uses, or one that etch itself changes? */
 static bool is_other_table(const char *name)
 {
@@ -211,7 +206,7 @@ static void linked_insn(struct builder *b, const struct func *fn, const struct i
 	bool absolute = b->f->eh.e_type == ET_EXEC;
 	uint64_t at;
 
-	if (is_direct(in)) {
+	if (flow_is_direct(in->flow)) {
 		if (in->target < fn->start || in->target >= fn->end || in->flow == FLOW_CALL)
 			jump_add(b, fn, in,
 			         in->target - own->sh.sh_addr < own->sh.sh_size ? fn->section : elf_section_at(b->f, in->target),
@@ -296,11 +291,6 @@ static void linked_build(struct builder *b, const uint64_t *words, size_t count)
 
 /* ---- object files -------------------------------------------------------- */
 
-static bool is_relative(uint32_t type)
-{
-	return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64;
-}
-
 static bool is_absolute(uint32_t type)
 {
 	return type == R_X86_64_GOTOFF64 || type == R_X86_64_64 || type == R_X86_64_32 || type == R_X86_64_32S;
@@ -319,16 +309,16 @@ static void object_insn(struct builder *b, const struct func *fn, const struct i
 		pending = true;
 		if (!y->section)
 			continue;
-		if (is_direct(in))
+		if (flow_is_direct(in->flow))
 			jump_add(b, fn, in, y->section, at + by);
-		else if (is_relative(r->type))
+		else if (elf_reloc_is_relative(r->type))
 			operand_add(b, fn, in, y->section, at + by);
 		else if (is_absolute(r->type))
 			operand_add(b, fn, in, y->section, at);
 	}
 	if (pending)
 		return;
-	if (is_direct(in))
+	if (flow_is_direct(in->flow))
 		jump_add(b, fn, in, fn->section, in->target);
 	else if (in->mem != MEM_NONE && in->base == INSN_PC_REG)
 		operand_add(b, fn, in, fn->section, in->addr + in->len + (uint64_t)in->disp);
@@ -361,7 +351,7 @@ static void object_code(struct builder *b, uint32_t section, const struct elf_re
  */
 static size_t object_base(const struct builder *b, uint32_t section, const struct elf_reloc *r)
 {
-	size_t i = is_relative(r->type) ? place_from(&b->bases, section, r->offset + 1) : 0;
+	size_t i = elf_reloc_is_relative(r->type) ? place_from(&b->bases, section, r->offset + 1) : 0;
 
 	return i && b->bases.list[i - 1].section == section ? i - 1 : SIZE_MAX;
 }

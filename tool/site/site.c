@@ -6,6 +6,7 @@
 #include "shared/search.h"
 #include "site/classify.h"
 #include "support/memory.h"
+#include "support/strings.h"
 
 #include <etch/pv_forms.h>
 #include <inttypes.h>
@@ -232,11 +233,9 @@ bool section_is_etched(const struct elf_section *s, bool *shared)
 
 /* ---- names --------------------------------------------------------------- */
 
-static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 bool name_set_has(const struct name_set *s, const char *name)
 {
-	return s && s->count && bsearch(&name, s->names, s->count, sizeof(*s->names), name_order);
+	return s && s->count && bsearch(&name, s->names, s->count, sizeof(*s->names), string_order);
 }
 
 void name_set_add(struct name_set *s, const char *name)
@@ -248,7 +247,7 @@ void name_set_add(struct name_set *s, const char *name)
 void name_set_sort(struct name_set *s)
 {
 	if (s->count)
-		qsort(s->names, s->count, sizeof(*s->names), name_order);
+		qsort(s->names, s->count, sizeof(*s->names), string_order);
 }
 
 void name_set_free(struct name_set *s)

@@ -53,9 +53,24 @@ static inline void mem_reserve(void *array, size_t *capacity, size_t count, size
 		mem_double(array, capacity, size);
 }
 
+/* Appends a word to an array of words. */
+static inline void mem_word_add(uint64_t **array, size_t *count, size_t *capacity, uint64_t word)
+{
+	mem_reserve(array, capacity, *count, sizeof(**array));
+	(*array)[(*count)++] = word;
+}
+
 static inline bool mem_reserve_try(void *array, size_t *capacity, size_t count, size_t size)
 {
 	return count < *capacity || mem_double_try(array, capacity, size);
+}
+
+/* Maps zeroed memory, which takes no memory before it is written to. Returns null if the system refuses it. */
+static inline void *mem_map(uint64_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
 }
 
 #define BIG_PAGE  ((size_t)2 << 20)  /* x86-64 large page */

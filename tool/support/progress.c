@@ -2,6 +2,7 @@
 /* The progress line (progress.h). */
 #include "support/progress.h"
 #include "support/plain.h"
+#include "support/clock.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,14 +16,6 @@ static double start, last;
 static bool shown;
 static int terminal = -1; /* not determined yet */
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void progress_note(const char *what, size_t done, size_t total, const char *unit)
 {
 	char name[64];
@@ -32,7 +25,7 @@ void progress_note(const char *what, size_t done, size_t total, const char *unit
 		terminal = isatty(STDERR_FILENO);
 	if (!terminal)
 		return;
-	t = now();
+	t = clock_seconds();
 	if (start == 0)
 		start = last = t;
 	if (t - start < QUIET_SECONDS || t - last < STEP_SECONDS)

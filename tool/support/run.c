@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Starts a command, waits for it, and forwards signals to it (run.h). */
 #include "support/run.h"
+#include "support/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -175,18 +176,10 @@ int run_start(struct run *r, char **argv, const struct run_options *o, struct er
 	return 0;
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
 int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *context, struct error *e)
 {
 	struct sigaction ignore = {.sa_handler = SIG_IGN}, on_pipe;
-	double start = now();
+	double start = 1e3 * clock_seconds();
 	pid_t got = 0;
 	int error = 0;
 
@@ -202,7 +195,7 @@ int run_go(struct run *r, struct run_end *out, void (*tick)(void *), void *conte
 		if (!got)
 			tick(context);
 	}
-	out->elapsed = now() - start;
+	out->elapsed = 1e3 * clock_seconds() - start;
 	if (read(r->failed, &error, sizeof(error)) != sizeof(error))
 		error = 0;
 	close(r->failed);

@@ -22,6 +22,7 @@
 #include "support/memory.h"
 #include "support/progress.h"
 #include "support/workers.h"
+#include "support/clock.h"
 
 #ifndef ETCH_VERSION
 #define ETCH_VERSION "unversioned"
@@ -66,18 +67,10 @@ struct update {
 	struct task *todo; /* one task for each set of files that readers cannot and need not tell apart */
 	size_t todo_count;
 	const struct tables_file **others; /* memory for the `others` of all tasks */
-	struct timespec begun;
+	double begun;
 	uint64_t *bytes; /* size of all tables in bytes; in memory that is shared with the workers */
 	size_t counts[OUTCOME_COUNT], removed;
 };
-
-static double seconds_since(const struct timespec *t)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)(now.tv_sec - t->tv_sec) + 1e-9 * (double)(now.tv_nsec - t->tv_nsec);
-}
 
 static bool is_full(const struct update *u, uint64_t more)
 {
@@ -153,7 +146,7 @@ static void table_make(const struct update *u, const struct task *t, struct made
 {
 	struct unwind_made result = {0};
 
-	if (u->o->max_time && seconds_since(&u->begun) >= (double)u->o->max_time) {
+	if (u->o->max_time && clock_seconds() - u->begun >= (double)u->o->max_time) {
 		m->outcome = OUTCOME_TIME;
 		return;
 	}
@@ -360,7 +353,7 @@ static int state_end(struct update *u, struct error *e)
 {
 	struct tables_state *s = &u->directory.state;
 
-	s->seconds = (long long)(seconds_since(&u->begun) + 0.5);
+	s->seconds = (long long)(clock_seconds() - u->begun + 0.5);
 	strcpy(s->end, end_of(u));
 	return tables_state_write(&u->directory, e);
 }
@@ -433,7 +426,7 @@ int tables_update(const struct tables_options *o)
 	struct error e;
 	int got, status;
 
-	clock_gettime(CLOCK_MONOTONIC, &u.begun);
+	u.begun = clock_seconds();
 	u.bytes = mmap(NULL, sizeof(*u.bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (u.bytes == MAP_FAILED) {
 		text_error(NULL, NO_MEMORY);

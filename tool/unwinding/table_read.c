@@ -14,20 +14,14 @@
 
 #include "elf/headers.h"
 #include "output/segment.h"
+#include "support/memory.h"
 
 /* Larger segments are not read, since a table covers at most 4 GiB of code. */
 #define SEGMENT_MOST ((uint64_t)1 << 32)
 
-static void *memory_map(uint64_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 static bool copy_make(struct table_copy *out, const struct etch_unwind *table, uint64_t size, uint64_t address)
 {
-	void *copy = memory_map(size);
+	void *copy = mem_map(size);
 
 	if (!copy)
 		return false;
@@ -53,7 +47,7 @@ struct segment_file {
 
 static struct segment_file *segment_file_make(int fd, const Elf64_Phdr *p)
 {
-	struct segment_file *s = memory_map(sizeof(*s) + p->p_filesz);
+	struct segment_file *s = mem_map(sizeof(*s) + p->p_filesz);
 
 	if (!s)
 		return NULL;
@@ -124,7 +118,7 @@ static enum table_sidecar sidecar_read(int directory, const char *name, const st
 	if (fd < 0)
 		return untrusted ? SIDECAR_IS_UNTRUSTED : SIDECAR_IS_NO_FILE;
 	mapped = size ? size : 1; /* mmap() does not accept size 0 */
-	bytes = size <= SEGMENT_MOST ? memory_map(mapped) : NULL;
+	bytes = size <= SEGMENT_MOST ? mem_map(mapped) : NULL;
 	if (bytes && pread(fd, bytes, size, 0) == (ssize_t)size) {
 		head = sidecar_judge(bytes, size, w->layout);
 		u = (const void *)(bytes + sizeof(struct sidecar));

@@ -8,6 +8,7 @@
 #include "analysis/runtimes/runtimes.h"
 #include "dwarf/lines.h"
 #include "support/memory.h"
+#include "support/strings.h"
 
 #include <string.h>
 
@@ -33,8 +34,6 @@ void noreturn_sort(struct work *w)
 	}
 }
 
-static int name_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 static void name_add(void *ctx, const char *name)
 {
 	struct work *w = ctx;
@@ -56,7 +55,7 @@ static void dwarf_names(struct work *w)
 	lines_noreturn(l, name_add, w);
 	lines_close(l);
 	if (w->returns.name_count)
-		qsort(w->returns.names, w->returns.name_count, sizeof(*w->returns.names), name_order);
+		qsort(w->returns.names, w->returns.name_count, sizeof(*w->returns.names), string_order);
 }
 
 static bool is_noreturn(const struct work *w, const char *name)
@@ -65,7 +64,7 @@ static bool is_noreturn(const struct work *w, const char *name)
 
 	return runtimes_noreturn(name) || (p && p->noreturn(p, name)) ||
 	       (w->returns.name_count &&
-	        bsearch(&name, w->returns.names, w->returns.name_count, sizeof(*w->returns.names), name_order));
+	        bsearch(&name, w->returns.names, w->returns.name_count, sizeof(*w->returns.names), string_order));
 }
 
 /*

@@ -3,19 +3,11 @@
 #include <string.h>
 
 #include "analysis/runtimes/columns.h"
-
-static bool starts_in(const char *name, const char *start) { return !strncmp(name, start, strlen(start)); }
-
-static bool ends_in(const char *name, const char *end)
-{
-	size_t n = strlen(name), k = strlen(end);
-
-	return n >= k && !strcmp(name + n - k, end);
-}
+#include "support/strings.h"
 
 static bool is_snapshot(const char *name)
 {
-	return starts_in(name, "_kDart") && (ends_in(name, "SnapshotText") || ends_in(name, "SnapshotInstructions"));
+	return begins_with(name, "_kDart") && (ends_with(name, "SnapshotText") || ends_with(name, "SnapshotInstructions"));
 }
 
 /*

@@ -9,6 +9,7 @@
 
 #include "analysis/runtimes/columns.h"
 #include "support/memory.h"
+#include "support/strings.h"
 
 /* The code of GHC is found during the analysis, by the jump from C to it. Dart's code has no convention here, so it is
  * treated as C. */
@@ -125,8 +126,6 @@ static size_t name_count;
 static uint64_t bits[BITS / 64];
 static pthread_once_t names_once = PTHREAD_ONCE_INIT;
 
-static int name_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 static unsigned bit_of(const char *name)
 {
 	return name[0] ? ((uint8_t)name[0] * 31u + (uint8_t)name[1] * 7u + (unsigned)strlen(name)) % BITS : 0;
@@ -142,7 +141,7 @@ static void names_make(void)
 			names[name_count++] = *name;
 			bits[bit_of(*name) / 64] |= (uint64_t)1 << bit_of(*name) % 64;
 		}
-	qsort(names, name_count, sizeof(*names), name_order);
+	qsort(names, name_count, sizeof(*names), string_order);
 }
 
 bool runtimes_noreturn(const char *name)
@@ -150,5 +149,5 @@ bool runtimes_noreturn(const char *name)
 	unsigned bit = bit_of(name);
 
 	pthread_once(&names_once, names_make);
-	return (bits[bit / 64] >> bit % 64 & 1) && bsearch(&name, names, name_count, sizeof(*names), name_order) != NULL;
+	return (bits[bit / 64] >> bit % 64 & 1) && bsearch(&name, names, name_count, sizeof(*names), string_order) != NULL;
 }
