@@ -95,3 +95,36 @@ def test_it_is_a_finding(etch, tmp_path):
     run(["gcc", "-c", "-o", tmp_path / "a.o", tmp_path / "a.s"])
     said = run([etch, "check", "--fail-on", "never", tmp_path / "a.o"]).stdout
     assert "ETCH-C001" in said and "r13+8" in said and "rsp+8" in said
+
+
+# A helper inside of a function, which changes rsp by other means than a push before it pops a word.
+HELPER = """
+	.globl	f
+	.type	f, @function
+f:	row	8
+	pushq	%rbx
+	row	16
+	call	1f
+	row	16
+	popq	%rbx
+	row	8
+	ret
+1:	row	8
+	{change}
+	popq	%rcx
+	jmp	*%rdx
+	.size	f, .-f
+"""
+
+
+@pytest.mark.parametrize("change", ["leave", "enter $16, $0", "xchgq %rsp, %rdi", "xchgq %rdi, %rsp", "xchgq %rsp, %rax", ".byte 0x48, 0x87, 0xfc",
+                                    ".byte 0x48, 0x87, 0xe7", "movq %rdi, %rsp"])
+def test_a_word_of_another_stack_is_no_return_address(etch, tmp_path, change):
+    """What is popped is not what the call has pushed, so the call is one that returns."""
+    assert not wrong(etch, tmp_path, HELPER.format(change=change), *LIBRARY, strip=False)
+
+
+def test_a_return_address_that_is_popped(etch, tmp_path):
+    """Without a change of rsp between them, the call only pushes a word."""
+    source = HELPER.format(change="nop").replace("1:\trow\t8", "1:\trow\t24").replace("call\t1f\n\trow\t16", "call\t1f")
+    assert not wrong(etch, tmp_path, source, *LIBRARY, strip=False)

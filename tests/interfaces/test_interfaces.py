@@ -3,6 +3,7 @@
 frame; exceptions under it; and the programs of tests/data/interfaces/zoo.cc, which hang or crash with other unwinders."""
 import os
 import re
+import struct
 import subprocess
 import sys
 import time
@@ -75,6 +76,23 @@ def test_the_archive(build, libc, tmp_path):
         if rewrite:
             run([build / "etch", "rewrite", exe])
         assert run([exe]).stdout == "main main main\nhandler handler handler\nthread thread thread\n"
+
+
+def test_a_dynamic_section_outside_of_the_program_is_not_read(build, tmp_path):
+    """In a static program nothing but the library looks for it. Where the header leads there is no memory."""
+    exe = tmp_path / "t"
+    run(["gcc", *C, "-static", "-Wl,--eh-frame-hdr", "-o", exe, HERE / "archive.c", build / "libetch-unwind.a", "-pthread"])
+    data = bytearray(exe.read_bytes())
+    offset, = struct.unpack_from("<Q", data, 32)
+    count, = struct.unpack_from("<H", data, 56)
+    for at in range(offset, offset + 56 * count, 56):
+        if struct.unpack_from("<I", data, at) == (0x6474e551,):  # PT_GNU_STACK becomes PT_DYNAMIC
+            struct.pack_into("<I", data, at, 2)
+            struct.pack_into("<QQQQ", data, at + 16, 0x7ff000000000, 0x7ff000000000, 0x1000, 0x1000)
+            break
+    exe.write_bytes(data)
+    assert "DYNAMIC        0x000000 0x00007ff000000000" in run(["readelf", "-lW", exe], ok=None).stdout
+    assert run([exe]).stdout == "main main main\nhandler handler handler\nthread thread thread\n"
 
 
 @pytest.mark.parametrize("cc", ["gcc", "musl-gcc"])

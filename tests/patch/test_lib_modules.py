@@ -116,3 +116,28 @@ def test_late_store_is_caught(modules, cc):
     p = stray([exe, "late", d], ok=-signal.SIGSEGV)
     assert re.match(r"etch: stray store: plugin_store_flag\+0x[0-9a-f]+ \(\S*/stores\.so\) stores to the etched"
                     r" object flag__imv\+0x0,", p.stderr), p.stderr
+
+
+@pytest.mark.parametrize("mark", ["ETCHED", "ETCHED_SHARED", "ETCHED_DENSE"])
+def test_a_copy_of_each_kind_of_object(build, tmp_path, mark):
+    """No tool has seen the library, so that only the bounds of its sections say that the object is etched."""
+    (tmp_path / "home.c").write_text(f"#include <etch/imv.h>\n{mark} int there = 1;\nint ordinary = 2;\nint read_there(void) {{ return there; }}\n")
+    (tmp_path / "program.c").write_text("""#include <etch/imv.h>
+#include <stdio.h>
+extern int there, ordinary;
+int read_there(void);
+int main(void)
+{
+	int err = etch_set(&there, 7);
+
+	printf("%d %d %d\\n", err, read_there(), etch_set(&ordinary, 3) == ETCH_ENOTETCHED);
+	return ordinary != 2;
+}
+""")
+    link = [f"-L{build}", "-letch", f"-Wl,-rpath,{build}", "-pthread", "-ldl"]
+    flow = Flow(tmp_path, build, "gcc")
+    run(["gcc", "-shared", "-o", tmp_path / "libhome.so", flow.compile(tmp_path / "home.c", ["-O2", "-fPIC"]), *link])
+    run(["gcc", "-no-pie", "-o", tmp_path / "program", flow.compile(tmp_path / "program.c", ["-O2", "-fno-pie"]), f"-L{tmp_path}", "-lhome",
+         f"-Wl,-rpath,{tmp_path}", *link])
+    assert len(re.findall("R_X86_64_COPY .* (?:there|ordinary)", run(["readelf", "-rW", tmp_path / "program"]).stdout)) == 2
+    assert run([tmp_path / "program"]).stdout == "0 7 1\n"
