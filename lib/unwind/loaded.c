@@ -32,7 +32,7 @@ static struct snapshot *snapshot;
  */
 struct permanents loaded_permanents;
 static struct prepare_image permanent_image[PERMANENT];
-/* The vdso, and permanent modules for which loaded_permanents has no room: their headers need no confirmation either.
+/* The vdso, and permanent modules for which loaded_permanents has no space: their headers need no confirmation either.
  */
 #define MORE 256
 static struct prepare_image more[MORE];

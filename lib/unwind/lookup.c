@@ -109,7 +109,7 @@ static const struct unwind_module *opened_find(const struct prepare_image *im)
 }
 
 /* Keeps the opened table *m, in the module's slot unless the module is permanent. Returns the copy that is kept, or m
- * if there is no room or the slot is taken. index: index of the program header of the table's segment, if the table is
+ * if there is no space or the slot is taken. index: index of the program header of the table's segment, if the table is
  * used in place. */
 static const struct unwind_module *opened_add(const struct prepare_image *im, const struct etch_unwind *u,
                                               unsigned index, const struct unwind_module *m)

@@ -176,7 +176,7 @@ def report(results):
              ("    patched: direct calls and jumps", both(lambda r: r["etched"]["info_synced"]["direct"])),
              ("    patched: a nop, or the function's only instruction", both(
                  lambda r: r["etched"]["info_synced"]["inline"])),
-             ("    live, but indirect now: null, or has no room", both(
+             ("    live, but indirect now: null, or has no space", both(
                  lambda r: sum(is_call(s) and s["live"] == "yes" for s in r["sites"])
                  - r["etched"]["info_synced"]["direct"] - r["etched"]["info_synced"]["inline"]))]
     for why in reasons(is_call):

@@ -124,7 +124,7 @@ def print_places(s, names, most):
         print(f"    {count} {samples.DIFFER[p.kind]}: {p.frames} frames, libunwind {p.their_frames}")
         print_example(names, p)
     if s.deeper:
-        print(f"    {s.deeper} of the stopped are of stacks deeper than the {s.deepest:,} frames that the sampler has room for")
+        print(f"    {s.deeper} of the stopped are of stacks deeper than the {s.deepest:,} frames that the sampler has space for")
     if s.lost or s.full:
         print(f"    {s.lost} samples without an array for their frames, {s.full} without a place to be counted at")
     if without := [n for n in s.without_table if "vdso" not in n and n]:

@@ -38,8 +38,8 @@ OCAML = BEGIN + """
 	.cfi_endproc
 """
 
-# OpenSSL's bsaes_xts_encrypt: room on the stack by a register.
-ROOM = BEGIN + """
+# OpenSSL's bsaes_xts_encrypt: space on the stack by a register.
+BY_REGISTER = BEGIN + """
 1:	pushq	%rbp
 	.cfi_def_cfa_offset 16
 	.cfi_offset %rbp, -16
@@ -78,7 +78,7 @@ g:	.cfi_startproc
 """
 
 
-@pytest.mark.parametrize("source", [OCAML, ROOM, OTHERS], ids=["ocaml", "room", "others"])
+@pytest.mark.parametrize("source", [OCAML, BY_REGISTER, OTHERS], ids=["ocaml", "frame", "others"])
 def test_a_register_that_still_holds_the_frame_is_believed(etch, tmp_path, source):
     assert not wrong(etch, tmp_path, source, *LIBRARY)
 

@@ -30,7 +30,7 @@ FILL = {
     "ud2, then zeros": "\tud2\n\t.p2align ALIGN, 0",
 }
 
-# One that is called, two that are not; the second makes room by lea, as Free Pascal does, the third ends in a call that does
+# One that is called, two that are not; the second makes space by lea, as Free Pascal does, the third ends in a call that does
 # not return, and the fourth lies after that.
 FUNCTIONS = """
 	.globl	_start

@@ -122,7 +122,7 @@ HAND = {
     "an address pushed to go to": ("", "\tpushq\t%rax\n\tret"),
     "an address pushed before": ("", "\tpushq\t8(%rdi)\n\tpushq\t%rbx\n\tcall\tg\n\tpopq\t%rbx\n\tret"),
     "the return address moved down": ("", "\tpopq\t%rcx\n\tsubq\t%rax, %rsp\n\tsubq\t$64, %rsp\n\tpushq\t%rcx\n\tret"),
-    "room left": ("S002", "\tsubq\t$24, %rsp\n\tcall\tg\n\taddq\t$16, %rsp\n\tret"),
+    "a frame left": ("S002", "\tsubq\t$24, %rsp\n\tcall\tg\n\taddq\t$16, %rsp\n\tret"),
     "the program counter": ("", "\tcall\t1f\n1:\tpopq\t%rax\n\tret"),
     "registers of a local helper": ("", "\tmovq\t%rdi, %rbx\n\tmovl\t$5, %ebp\n\tret"),
     "registers of a hidden one": ("", "\t.hidden\tf\n\tmovq\t%rdi, %rbx\n\tret"),

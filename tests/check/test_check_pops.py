@@ -95,7 +95,7 @@ PUSHED = {
     "from memory": ("\tpushq\t16(%rdi)\n", True),
     "from a table": ("\tmovq\ttable(,%rdi,8), %rax\n\tpushq\t%rax\n", True),
     "from a table, over a saved register": ("\tmovq\ttable(,%rdi,8), %rbx\n\tpushq\t%rbx\n", True),
-    "stored into room": ("\tsubq\t$8, %rsp\n\tmovq\t%rax, (%rsp)\n", True),
+    "stored into the frame": ("\tsubq\t$8, %rsp\n\tmovq\t%rax, (%rsp)\n", True),
     "exchanged": ("\tpushq\t%rax\n\tmovq\t(%rdi), %rax\n\txchgq\t%rax, (%rsp)\n", True),
     "the return address": ("\tmovq\t(%rsp), %rax\n\tpushq\t%rax\n", True),
     "a saved register": ("\tpushq\t%rbx\n", False),

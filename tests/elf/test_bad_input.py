@@ -216,7 +216,7 @@ def test_output_directory_missing(tmp_path, etch, good):
 
 
 def test_full_disk(tmp_path, etch, good):
-    """A file system with no room for a second copy of the file."""
+    """A file system with no space for a second copy of the file."""
     data = good["program"].read_bytes()
     size = (len(data) // 4096 + 4) * 4096
     source = shutil.copy(good["object-program"], tmp_path / "source")

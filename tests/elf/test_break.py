@@ -116,7 +116,7 @@ def test_layouts_of_scripts(etch, tmp_path, layout, linker):
 
 @pytest.mark.parametrize("kind", ["-no-pie", "-static"])
 def test_tables_that_grow(etch, tmp_path, kind):
-    """Other tables are asked for, larger and smaller: there is room for them further down."""
+    """Other tables are asked for, larger and smaller: there is space for them further down."""
     before, after, again = tmp_path / "before", tmp_path / "after", tmp_path / "again"
     run(["gcc", "-O1", "-fno-pie", kind, SOURCE, "-o", before])
     seen, starts = unrandomized(before), []

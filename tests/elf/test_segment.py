@@ -314,7 +314,7 @@ def test_null_entry_is_taken(tool, inputs, tmp_path):
 
 
 def crowd(path, start):
-    """Takes all room after the program headers: nothing may move, and no byte is unused."""
+    """Takes all space after the program headers: nothing may move, and no byte is unused."""
     data, elf = bytearray(path.read_bytes()), Elf(path)
     for i, s in enumerate(elf.sh):
         if s["flags"] == 2 and s["addr"] < start + 4096:
@@ -479,7 +479,7 @@ def note_stays_or_moves(tool, inputs, tmp_path, kind, referred, stripped, *flags
     check_output(src, out, first_page=kind != "static")
     assert build_id(out) == build_id(src)
     a, b = (Elf(f).section(".note.own")["addr"] for f in (src, out))
-    assert (a == b) == (kind == "static")  # the new first page has room for all headers
+    assert (a == b) == (kind == "static")  # the new first page has space for all headers
     if not stripped: # local symbols go along
         assert int(re.search(r"(\w+) \w own_note_value", run(["nm", out]).stdout)[1], 16) == b + 16
     got = run([inputs("bfd", "pie"), out] if kind == "so" else [out]).stdout

@@ -216,7 +216,7 @@ def test_headers_that_are_something_else_too(etch, tmp_path, source):
 
 def test_numbers_that_look_like_addresses(etch, tmp_path):
     """At addresses as low as these, distances in etch's own tables do. Rewritten twice, and it is the same."""
-    (tmp_path / "low.c").write_text("#include <etch/imv.h>\nETCHED struct { int v; char room[1 << 17]; } s = { 3 };\n"
+    (tmp_path / "low.c").write_text("#include <etch/imv.h>\nETCHED struct { int v; char space[1 << 17]; } s = { 3 };\n"
                                     "char behind[1 << 16];\nint main(void) { return s.v - 3; }\n")
     exe = tmp_path / "low"
     run(["gcc", "-O2", "-no-pie", f"-I{INCLUDE}", "-Wl,-Ttext-segment=0x10000,--unresolved-symbols=ignore-all", "-o", exe,
@@ -247,7 +247,7 @@ def sparse(path, out, size):
 
 
 def test_a_file_with_holes(etch, tmp_path, source):
-    """What nobody has written takes no room afterwards either; offsets have more than 32 bits."""
+    """What nobody has written takes no space afterwards either; offsets have more than 32 bits."""
     exe = tmp_path / "odd"
     run(["gcc", "-O2", *IFUNC, "-o", exe, source])
     size = 4400 << 20 if os.environ.get("ETCH_TESTS") == "all" else 24 << 20
@@ -332,7 +332,7 @@ def test_more_sections_than_16_bits_count(etch, tmp_path):
 
 def test_an_object_has_space_for_the_table_that_it_has(etch, tmp_path):
     """Each section of code has three sections of the table. If they were counted again there would be
-    no room for them, and the table would go."""
+    no space for them, and the table would go."""
     obj = many_sections(tmp_path, 8200)
     run([etch, "rewrite", "--only", "orc", obj])
     once = obj.read_bytes()

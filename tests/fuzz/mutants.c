@@ -267,7 +267,7 @@ static void rewrite_all(const uint8_t *data, size_t size, unsigned how, uint64_t
 		must(quietly(undo_file, out, &o) == EXIT_CLEAN);
 		must(same(back, want, want_size));
 	} else {
-		/* No room for a record, and what was there is there still. */
+		/* No space for a record, and what was there is there still. */
 		must(!now.original && (found < 0 || (made_size == size && !memcmp(made, data, size)) || !undo.kept));
 	}
 	undo_free(&undo);

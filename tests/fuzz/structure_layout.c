@@ -20,7 +20,7 @@ static uint64_t any_table(struct mutant *m)
 
 /* ---- layout --------------------------------------------------------------------------- */
 
-/* Makes `more` bytes of room at an offset and moves every header's offset after it along. False: out of memory. */
+/* Makes `more` bytes of space at an offset and moves every header's offset after it along. False: out of memory. */
 static bool space_insert(struct mutant *m, uint64_t at, uint64_t more)
 {
 	uint64_t i, n = section_count(m), p = phdr_count(m), shoff = EH(m, e_shoff), phoff = EH(m, e_phoff);

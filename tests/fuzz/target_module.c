@@ -21,10 +21,10 @@ static uint64_t spend; /* so that no lookup is optimized away */
 /* ---- the exception table ------------------------------------------------------------- */
 
 #define RANGES 9
-#define ROOM 16384u
+#define SPACE 16384u
 
 /* A module: its code is in `headers`. */
-static uint8_t loaded[2 * ROOM] __attribute__((aligned(4096)));
+static uint8_t loaded[2 * SPACE] __attribute__((aligned(4096)));
 static ElfW(Phdr) headers[RANGES + 1];
 static unsigned header_count;
 
@@ -75,11 +75,11 @@ static size_t module_make(const uint8_t *data, size_t size, struct etch_ex **sta
 	for (unsigned i = 0; i < ranges; i++) {
 		const uint8_t *p = data + 4 + 5 * i;
 
-		headers[header_count++] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_flags = p[4] & 7u, .p_vaddr = half(p) % (2 * ROOM),
-		                                       .p_memsz = half(p + 2) % ROOM};
+		headers[header_count++] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_flags = p[4] & 7u, .p_vaddr = half(p) % (2 * SPACE),
+		                                       .p_memsz = half(p + 2) % SPACE};
 	}
 	count = (size - used) / sizeof(**start);
-	count = count > ROOM / sizeof(**start) ? ROOM / sizeof(**start) : count;
+	count = count > SPACE / sizeof(**start) ? SPACE / sizeof(**start) : count;
 	*start = (struct etch_ex *)(void *)(loaded + (data[1] & ~3u));
 	memset(loaded, 0, sizeof(loaded));
 	memcpy(*start, data + used, count * sizeof(**start));
@@ -92,8 +92,8 @@ static void entries_fold(struct etch_ex *e, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		uint32_t at = (uint32_t)((uint8_t *)&e[i] - loaded);
 
-		e[i].insn = (int32_t)((uint32_t)e[i].insn % (2 * ROOM) - at);
-		e[i].fixup = (int32_t)((uint32_t)e[i].fixup % (2 * ROOM) - at - 4);
+		e[i].insn = (int32_t)((uint32_t)e[i].insn % (2 * SPACE) - at);
+		e[i].fixup = (int32_t)((uint32_t)e[i].fixup % (2 * SPACE) - at - 4);
 	}
 }
 

@@ -78,16 +78,16 @@ def test_known_sums(etch, tmp_path, flags, measure):
     assert sum(n for _, n in found) == summary(text)[["leaked", "peak", "total"].index(measure)][0]
 
 
-def with_counter(etch, counter, room, *argv, ok=0):
+def with_counter(etch, counter, folder, *argv, ok=0):
     """Runs etch with the counter after the recorder. What etch says, and what the counter has seen of all processes: bytes and blocks
     leaked, bytes at the peak, bytes and blocks in all."""
-    env = {**os.environ, "LD_PRELOAD": str(counter), "COUNT_DIR": str(room)}
+    env = {**os.environ, "LD_PRELOAD": str(counter), "COUNT_DIR": str(folder)}
     p = subprocess.Popen([etch, "heap", "--", *argv], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     text = p.communicate()[1]
     assert p.returncode == ok, text
-    for own in room.glob(f"{p.pid}.*"):  # etch itself
+    for own in folder.glob(f"{p.pid}.*"):  # etch itself
         own.unlink()
-    sums = [struct.unpack("<5Q", f.read_bytes()[:40]) for f in room.iterdir()]
+    sums = [struct.unpack("<5Q", f.read_bytes()[:40]) for f in folder.iterdir()]
     return text, [sum(s[i] for s in sums) for i in (3, 2, 4, 1, 0)]
 
 
@@ -108,9 +108,9 @@ def test_programs_as_they_are(etch, counter, tmp_path):
     """A shell with its commands, an interpreter with modules that it loads."""
     json.dump([{"a": i} for i in range(3000)], open(tmp_path / "a.json", "w"))
     for argv in (["sh", "-c", "ls / | sort | tail -1; exit 1"], ["/usr/bin/python3", "-m", "json.tool", tmp_path / "a.json"]):
-        room = tmp_path / argv[0].split("/")[-1]
-        room.mkdir()
-        text, want = with_counter(etch, counter, room, *argv, ok=argv[0] == "sh")
+        folder = tmp_path / argv[0].split("/")[-1]
+        folder.mkdir()
+        text, want = with_counter(etch, counter, folder, *argv, ok=argv[0] == "sh")
         leaked, _, total = summary(text)
         clean(text)
         assert [*leaked, *total] == [*want[:2], *want[3:]], text
@@ -156,7 +156,7 @@ def test_an_address_that_is_other_code_later(etch, work, tmp_path):
     """Two libraries, one after the other at the same place: each has its name, and its frames."""
     for name, size in (("one", 111), ("two", 222)):
         (tmp_path / "a.c").write_text(f"#include <stdlib.h>\nvoid *volatile kept_{name};\n"
-                                      f"__attribute__((noinline)) static void in_{name}(void) {{ volatile char room[{8 * size}]; room[0] = 1; "
+                                      f"__attribute__((noinline)) static void in_{name}(void) {{ volatile char space[{8 * size}]; space[0] = 1; "
                                       f"kept_{name} = malloc({size}); }}\n"
                                       f"void plugin(void) {{ in_{name}(); kept_{name} = 0; }}\n")
         run(["gcc", "-O1", "-shared", "-fPIC", tmp_path / "a.c", "-o", tmp_path / f"{name}.so"])
@@ -269,7 +269,7 @@ def test_no_space_at_all(etch, work, tmp_path):
 
 
 def test_small_limits(etch, work):
-    """Of address space and file size: less room, the same sums."""
+    """Of address space and file size: less of it, the same sums."""
     for limit in ("-v 4000000", "-f 100000"):
         text = heap(etch, "sh", "-c", f"ulimit {limit}; exec {work} all")
         clean(text)
@@ -327,8 +327,8 @@ def test_a_program_without_cfi(etch, tmp_path):
 
 def test_a_malloc_of_its_own(etch, tmp_path):
     (tmp_path / "a.c").write_text("""#include <stddef.h>
-static char room[1 << 20]; static size_t used;
-void *malloc(size_t n) { void *p = room + used; used += (n + 15) & ~15ul; return p; }
+static char space[1 << 20]; static size_t used;
+void *malloc(size_t n) { void *p = space + used; used += (n + 15) & ~15ul; return p; }
 void free(void *p) { (void)p; }
 int main(void) { free(malloc(10)); return 0; }
 """)

@@ -139,7 +139,7 @@ def test_the_stack_at_every_instruction(library, tmp_path, mode):
 
 # Frames of another size, in code of the same size.
 PLUGIN = """int call(int (*fn)(void));
-int call(int (*fn)(void)) { char pad[ROOM]; int r; __asm__ volatile("" : : "r"(pad) : "memory"); r = fn(); __asm__ volatile("" : "+r"(r)); return r; }"""
+int call(int (*fn)(void)) { char pad[SPACE]; int r; __asm__ volatile("" : : "r"(pad) : "memory"); r = fn(); __asm__ volatile("" : "+r"(r)); return r; }"""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -148,7 +148,7 @@ def test_a_plugin_that_is_replaced_by_another_file(build, id, mode, tmp_path):
     """Rules that were kept of the first do not hold for the second, which lies at the same addresses."""
     (tmp_path / "plugin.c").write_text(PLUGIN)
     for size in (24, 56):
-        run(["gcc", *C, "-fPIC", "-shared", f"-DROOM={size}", f"-Wl,--build-id={id}", "-o", tmp_path / f"{size}.so", tmp_path / "plugin.c"])
+        run(["gcc", *C, "-fPIC", "-shared", f"-DSPACE={size}", f"-Wl,--build-id={id}", "-o", tmp_path / f"{size}.so", tmp_path / "plugin.c"])
     run(["gcc", *C, "-o", tmp_path / "replaced", HERE / "replaced.c", f"-L{build}", "-letch-unwind", f"-Wl,-rpath,{build}"])
     p = run([tmp_path / "replaced", tmp_path / "plugin.so", tmp_path / "24.so", tmp_path / "56.so"], env={**os.environ, **MODES[mode]}, ok=None)
     assert p.stdout == "15 walks, 4 loads at the same address\n", p.stdout

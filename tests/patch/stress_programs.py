@@ -45,7 +45,7 @@ struct ops {
 	struct big (*b)(long);
 	long (*va)(long, ...);
 	fn *n; /* null at times */
-	long room[16];
+	long space[16];
 	fn *late[2]; /* beyond one byte of displacement */
 };
 volatile long sink;

@@ -348,7 +348,7 @@ def test_deep_stacks_are_marked(etch, tmp_path, sampled):
     (tmp_path / "deep.c").write_text("""
 volatile unsigned long sink;
 __attribute__((noinline)) void spin(void) { for (long i = 0; i < 200000000; i++) sink = i; }
-__attribute__((noinline)) void deep(int n) { volatile char room[1000]; room[0] = 1; if (n) deep(n - 1); else spin(); sink += room[0]; }
+__attribute__((noinline)) void deep(int n) { volatile char space[1000]; space[0] = 1; if (n) deep(n - 1); else spin(); sink += space[0]; }
 int main(void) { deep(40); }
 """)
     run(["gcc", "-O1", "-fno-optimize-sibling-calls", tmp_path / "deep.c", "-o", tmp_path / "deep"])
@@ -472,11 +472,11 @@ def profiler_cli(tmp_path_factory):
     """The Firefox profiler's own reader, as Mozilla publishes it for the command line."""
     if not shutil.which("node") or not shutil.which("npm"):
         pytest.skip("node and npm are not installed")
-    room = tmp_path_factory.mktemp("cli")
-    p = run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", room, "@firefox-devtools/profiler-cli"], ok=None)
+    folder = tmp_path_factory.mktemp("cli")
+    p = run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, "@firefox-devtools/profiler-cli"], ok=None)
     if p.returncode:
         pytest.skip(f"npm: {p.stderr.strip()[-200:]}")
-    return room / "node_modules" / "@firefox-devtools" / "profiler-cli" / "dist" / "profiler-cli.js"
+    return folder / "node_modules" / "@firefox-devtools" / "profiler-cli" / "dist" / "profiler-cli.js"
 
 
 def test_the_firefox_profiler_reads_it(etch, burn, tmp_path, profiler_cli):

@@ -78,15 +78,15 @@ def test_a_user_without_rights(etch, both, tmp_path, lock):
     a buffer, also where the user may lock no memory beyond what perf_event_mlock_kb gives."""
     if os.geteuid() or not shutil.which("setpriv") or open("/proc/sys/kernel/perf_event_paranoid").read().strip() != "2":
         pytest.skip("needs root, setpriv and kernel.perf_event_paranoid at 2")
-    room = f"/tmp/etch-user-{os.getpid()}"
-    shutil.copytree(both.parent, room)
-    os.chmod(room, 0o755)
-    shutil.copy(etch, f"{room}/etch")
+    folder = f"/tmp/etch-user-{os.getpid()}"
+    shutil.copytree(both.parent, folder)
+    os.chmod(folder, 0o755)
+    shutil.copy(etch, f"{folder}/etch")
     try:
-        p = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"{room}/etch", "profile", "--", f"{room}/a"],
-                           capture_output=True, text=True, cwd=room, preexec_fn=lambda: lock is None or resource.setrlimit(resource.RLIMIT_MEMLOCK, (lock, lock)))
+        p = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"{folder}/etch", "profile", "--", f"{folder}/a"],
+                           capture_output=True, text=True, cwd=folder, preexec_fn=lambda: lock is None or resource.setrlimit(resource.RLIMIT_MEMLOCK, (lock, lock)))
     finally:
-        shutil.rmtree(room)
+        shutil.rmtree(folder)
     assert p.returncode == 0 and re.search(r"^not seen: \d+ ms in the kernel, shown as \[kernel\] \(its functions need CAP_PERFMON", p.stderr, re.M), p.stderr
 
 

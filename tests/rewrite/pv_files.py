@@ -101,12 +101,12 @@ class Table:
         self.linked, self.moved = flags & 1, flags & 2
         if self.moved:
             ref, count = struct.unpack("<qQ", self.at(at + 48, 16))
-            self.addr, self.room = at + 48 + ref, count
+            self.addr, self.capacity = at + 48 + ref, count
         else:
             self.addr, size = self.sections.get("__pv_sites", (0, 0))
             assert size % 12 == 0
-            self.room = size // 12
-        self.entries = [self.entry(self.addr + 12 * i) for i in range(self.room)]
+            self.capacity = size // 12
+        self.entries = [self.entry(self.addr + 12 * i) for i in range(self.capacity)]
 
     def offset(self, addr):
         return next(o + addr - v for v, o, n in self.loads if v <= addr < v + n)

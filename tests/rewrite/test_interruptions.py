@@ -342,7 +342,7 @@ def test_no_answer_is_less_for_want_of_memory(sourced, etch, nomem, tmp_path, ar
     assert refused > 3
 
 
-# ---- no room ----------------------------------------------------------------------
+# ---- no space ----------------------------------------------------------------------
 
 def mounted(script, *args):
     """Runs a shell script in a mount namespace of its own; skips where there is none to have."""
@@ -352,23 +352,23 @@ def mounted(script, *args):
     pytest.skip("no mount namespace may be made here")
 
 
-@pytest.mark.parametrize("room", ["size=44k", "size=60k", "size=76k", "nr_inodes=2", "ro"])
+@pytest.mark.parametrize("disk", ["size=44k", "size=60k", "size=76k", "nr_inodes=2", "ro"])
 @pytest.mark.parametrize("how", ["in-place", "new"])
-def test_a_small_disk(tmp_path, etch, made, room, how):
-    options = "size=1m" if room == "ro" else room
+def test_a_small_disk(tmp_path, etch, made, disk, how):
+    options = "size=1m" if disk == "ro" else disk
     args = "-o out p" if how == "new" else "p"
     script = f"""mount -t tmpfs -o {options} none "$1" && cd "$1" && cp "$2" p || exit 9
-        [ {room} = ro ] && mount -o remount,ro "$1"
+        [ {disk} = ro ] && mount -o remount,ro "$1"
         "$3" rewrite {args} 2>&1; echo "status $?"; cmp p "$2" && echo intact; ls -A"""
     out = mounted(script, tmp_path, made["true"], etch).stdout.splitlines()
-    reason = "Read-only file system" if room == "ro" else "No space left on device"
+    reason = "Read-only file system" if disk == "ro" else "No space left on device"
     place = "out" if how == "new" else "p"
     assert re.fullmatch(f"etch: {place}: cannot .*: {reason}", out[0])
     assert out[1:] == ["status 2", "intact", "p"]
 
 
 def test_a_disk_of_just_the_size(tmp_path, etch, made):
-    """The tests above fail for want of room alone."""
+    """The tests above fail because of the small disk alone."""
     out = mounted('mount -t tmpfs -o size=128k none "$1" && cd "$1" && cp "$2" p && "$3" rewrite p && ls -A && '
                   '"$3" rewrite --undo p && cmp p "$2"', tmp_path, made["true"], etch).stdout
     assert out == "p\n"

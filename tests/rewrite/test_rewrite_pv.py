@@ -190,10 +190,10 @@ def test_both_ways(built, kind, cc):
     shutil.copy(b.unprocessed, copy)
     said = b.flow.rewrite(copy).stderr
     if "ETCH-I004" in said and "must not move" in said:
-        # Code is searched for references to what would make room without the decoder
+        # Code is searched for references to what would make space without the decoder
         # (architecture.md): bytes that look like one are enough, and come and go with libetch.a.
         assert {s["live"] for s in sites(b.flow, b.alone) if s["kind"] in ("call", "jmp")} > {"yes", "swap"}
-        pytest.skip("no room for a program header that bytes in the code do not seem to refer to")
+        pytest.skip("no space for a program header that bytes in the code do not seem to refer to")
     assert list(map(place, sites(b.flow, b.alone))) == list(map(place, sites(b.flow, b.done)))
     assert Table(b.alone).moved and Table(b.alone).linked
     entries = [e for e in Table(b.alone).entries if e]

@@ -65,7 +65,7 @@ def test_inspect_tables(built, stage):
     b = built("nopie", "gcc")
     t, path = Table(getattr(b, stage)), getattr(b, stage)
     j = b.flow.inspect("tables", path)
-    assert j["pv_address"] == t.addr and j["pv_room"] == t.room
+    assert j["pv_address"] == t.addr and j["pv_room"] == t.capacity
     assert [(int(e["site"], 16), int(e["refers"], 16), e["length"], e["form"], "baked" in (e["flags"] or "")) for e in j["pv"]] == \
         [(e["site"], e["slot"], e["length"], f"{e['kind']}-{e['mode']}", bool(e["baked"])) for e in t.entries if e]
     by = {int(e["site"], 16): e for e in j["pv"]}
@@ -190,7 +190,7 @@ def test_hostile_order(built, etch_asan):
     another, does not agree with the code that the other was for."""
     b = built("pie", "gcc")
     t = Table(b.done)
-    at, n = t.offset(t.addr), t.room
+    at, n = t.offset(t.addr), t.capacity
     entries = [t.data[at + 12 * i:at + 12 * i + 12] for i in range(n)]
 
     def moved(order):

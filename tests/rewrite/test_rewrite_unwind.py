@@ -89,7 +89,7 @@ def twice(flow, path, args=()):
 
 
 # How the tables of sites lie in the file that the link step gets: in place (the object
-# step made room), to be moved to the segment (it never ran).
+# step made space), to be moved to the segment (it never ran).
 LINKS = {
     "in place": (True, ["-fPIE"], ["-pie"]),
     "moved": (False, ["-fPIE"], ["-pie"]),

@@ -134,7 +134,7 @@ class Sum:
 
     @property
     def deeper(self):
-        """... among them, of stacks with more frames than the sampler has room for."""
+        """... among them, of stacks with more frames than the sampler has space for."""
         return self.count(lambda kind, *_: kind == LIMIT)
 
     @property

@@ -85,7 +85,7 @@ def test_arms(flow_gcc, way):
 
 
 def test_arms_of_compiled_switches(flow):
-    """Of both compilers' switches: what the arms read by a register is a site, as far as its instruction has room."""
+    """Of both compilers' switches: what the arms read by a register is a site, as far as its instruction has space."""
     arms = "".join(f"case {k}: return s.x{k % 8} * {k + 3} + f({k});\n" for k in range(20))
     fields = "".join(f"int x{k};" for k in range(8))
     source = flow.source(f"""#include <etch/imv.h>

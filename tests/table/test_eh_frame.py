@@ -259,7 +259,7 @@ def test_size_is_at_most_that_of_gcc(build, tmp_path):
         run(["gcc", "-shared", "-o", tmp_path / name, tmp_path / f"{name}.s"])
     run([build / "etch", "rewrite", "--eh-frame", tmp_path / "without"])
     assert len(sections(tmp_path / "without")[".eh_frame"][1]) <= len(sections(tmp_path / "with")[".eh_frame"][1])
-    # Readers have room for one state, or two; OpenTelemetry's profiler gives up the file at the third.
+    # Readers have space for one state, or two; OpenTelemetry's profiler gives up the file at the third.
     for fde in (x for x in unwind_rows.elf_entries(tmp_path / "without") if isinstance(x, unwind_rows.FDE)):
         names = [instruction_name(x.opcode) for x in fde.instructions]
         stack = [x for x in names if x in ("DW_CFA_remember_state", "DW_CFA_restore_state")]

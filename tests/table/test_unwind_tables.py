@@ -162,7 +162,7 @@ SABOTAGE = {
     "orc: rows at the block's end": ("etch/orc_arrays.h", "lookup",
         "hi = etch_orc_word(t->lookup, b + 1);",
         "hi = lo + 1;"),
-    "no room in a page": ("table/unwind_map.c", "lookup",
+    "no space in a page": ("table/unwind_map.c", "lookup",
         "if (m->units - page_unit > ETCH_MAP_UNIT - ETCH_MAP_CODES)",
         "if (0)"),
     "signal frames in the map": ("table/unwind_map.c", "lookup",

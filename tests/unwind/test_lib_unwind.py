@@ -207,7 +207,7 @@ def test_headers_that_moved(build, tmp_path):
     flags = ["-O2", "-fPIC", "-shared", "-DFRAME=40", PLUGIN]
     run(["gcc", *flags, "-o", plugin])
     run(["gcc", *flags, "-Wl,-z,max-page-size=0x200000", "-o", apart])
-    run(["gcc", *flags, "-x", "c", "-", "-o", bss], input="char room[1 << 20];")
+    run(["gcc", *flags, "-x", "c", "-", "-o", bss], input="char space[1 << 20];")
     for path in (plugin, apart, bss):
         run([build / "etch", "rewrite", "--only", "orc", path])
     run([build / "etch", "rewrite", "--only", "orc", program])

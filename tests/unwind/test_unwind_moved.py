@@ -75,7 +75,7 @@ def test_a_table_with_a_moved_return_address_says_so_by_its_version(moved, build
 
 
 def test_arrays_have_no_row_where_the_return_address_has_moved(tmp_path, etch, build):
-    """Six bytes have no room for where it is."""
+    """Six bytes have no space for where it is."""
     out = tmp_path / "moved"
     run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", f"-I{INCLUDE}", "-o", out, SOURCE, build / "libetch.a", "-pthread"])
     run([etch, "rewrite", "--encoding", "orc", out])

@@ -23,7 +23,7 @@
 #include <etch/extable.h>
 
 #define PAGE 4096u
-#define ROOM (8 * PAGE)
+#define SPACE (8 * PAGE)
 
 typedef size_t copy_fn(void *, const void *, size_t);
 static const struct {
@@ -75,11 +75,11 @@ static void one(unsigned c, unsigned char *dst, const unsigned char *src, size_t
 
 static unsigned char *guarded(int behind)
 {
-	unsigned char *p = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *p = mmap(NULL, SPACE + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (p == MAP_FAILED || mprotect(p + ROOM, PAGE, behind))
+	if (p == MAP_FAILED || mprotect(p + SPACE, PAGE, behind))
 		exit(2);
-	return p + ROOM;
+	return p + SPACE;
 }
 
 static unsigned char *file_guarded(void)
@@ -88,12 +88,12 @@ static unsigned char *file_guarded(void)
 	int fd = mkstemp(name);
 	unsigned char *p;
 
-	if (fd < 0 || unlink(name) || ftruncate(fd, ROOM + PAGE))
+	if (fd < 0 || unlink(name) || ftruncate(fd, SPACE + PAGE))
 		exit(2);
-	p = mmap(NULL, ROOM + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED || ftruncate(fd, ROOM))
+	p = mmap(NULL, SPACE + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED || ftruncate(fd, SPACE))
 		exit(2);
-	return p + ROOM;
+	return p + SPACE;
 }
 
 static const size_t large[] = {511, 512, 513, 575, 1000, 1024, 1500, 2047, 2048, 2049, 3000, 4095, 4096, 4097, 8191, 12345};
@@ -106,7 +106,7 @@ static void plain(unsigned c, size_t n)
 {
 	for (size_t a = 0; a < 64; a += n > 300 ? 5 : 1)
 		for (size_t b = 0; b < 64; b += n > 300 ? 3 : 1)
-			one(c, dst_end - ROOM + PAGE + b, src_end - ROOM + PAGE + a, n, n);
+			one(c, dst_end - SPACE + PAGE + b, src_end - SPACE + PAGE + a, n, n);
 }
 
 static void faulting(unsigned c, size_t n, int dst, size_t step)
@@ -119,9 +119,9 @@ static void faulting(unsigned c, size_t n, int dst, size_t step)
 	for (size_t k = n % some; k < n; k += next * some)
 		for (size_t b = (7 * n + 5 * k) % by; b < 64; b += by)
 			if (dst)
-				one(c, dst_end - k, src_end - ROOM + PAGE + b, n, k);
+				one(c, dst_end - k, src_end - SPACE + PAGE + b, n, k);
 			else
-				one(c, dst_end - ROOM + PAGE + b, src_end - k, n, k);
+				one(c, dst_end - SPACE + PAGE + b, src_end - k, n, k);
 }
 
 int main(int argc, char **argv)
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 		return 2;
 	src_end = !strcmp(mode, "bus_src") ? file_guarded() : guarded(PROT_NONE);
 	dst_end = !strcmp(mode, "bus_dst") ? file_guarded() : guarded(!strcmp(mode, "read_only") ? PROT_READ : PROT_NONE);
-	for (i = 1; i <= ROOM; i++)
+	for (i = 1; i <= SPACE; i++)
 		src_end[-(long)i] = pattern(i);
 
 	for (c = 0; c < sizeof(calls) / sizeof(calls[0]); c++)

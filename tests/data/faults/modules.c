@@ -94,7 +94,7 @@ static void case_several(int n, char **paths)
 {
 	struct plugin p[32];
 
-	/* More than there is room for without a page; all orders of leaving. */
+	/* More than there is space for without a page; all orders of leaving. */
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < n; i++)
 			p[i] = plugin_open(paths[i]);

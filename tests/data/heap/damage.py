@@ -12,11 +12,11 @@ import sys
 
 HEAD = 4096
 count, seed = int(sys.argv[1]), int(sys.argv[2])
-room = os.environ["ETCH_HEAP"].split(":", 2)[2]
-before = set(os.listdir(room))
+folder = os.environ["ETCH_HEAP"].split(":", 2)[2]
+before = set(os.listdir(folder))
 subprocess.run(sys.argv[3:], check=True, stdout=subprocess.DEVNULL)
-made = [n for n in os.listdir(room) if n not in before]
-with open(os.path.join(room, made[0]), "rb") as f:
+made = [n for n in os.listdir(folder) if n not in before]
+with open(os.path.join(folder, made[0]), "rb") as f:
     head = bytearray(f.read(HEAD))
     node_at, leaf_at, module_at, nodes, leaves, modules = struct.unpack_from("<6Q", head, 80)
     parts = []
@@ -50,7 +50,7 @@ for i in range(count):
             data[:360] = part
         else:
             change(data)
-    with open(os.path.join(room, f"{5000000 + i}.0"), "wb") as f:
+    with open(os.path.join(folder, f"{5000000 + i}.0"), "wb") as f:
         for at, data in changed:
             f.seek(at)
             f.write(data)

@@ -122,7 +122,7 @@ static __attribute__((noinline)) void arrays(const char *where)
 	m = stock.backtrace(theirs, 3);
 	arrays_compare(where, "backtrace of 3", ours, n, theirs, m);
 	if (backtrace(ours, 0) || backtrace(ours, -1))
-		FAIL("backtrace stores frames where there is no room");
+		FAIL("backtrace stores frames where there is no space");
 	n = unw_backtrace(ours, MAX);
 	m = stock.unw_backtrace(theirs, MAX);
 	arrays_compare(where, "unw_backtrace", ours, n, theirs, m);

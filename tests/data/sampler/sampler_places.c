@@ -9,7 +9,7 @@
 
 #define BEFORE 12 /* frames of an example before the one it is about */
 
-/* The place for this address and kind; *new: it is the first of them. Null: no room. */
+/* The place for this address and kind; *new: it is the first of them. Null: no space. */
 static struct place *place_get(uint64_t address, int kind, int *new)
 {
 	uint64_t h = (address ^ (uint64_t)(uint32_t)kind << 56) * 0x9e3779b97f4a7c15u >> 54;

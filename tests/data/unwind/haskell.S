@@ -7,7 +7,7 @@
  * CODE:     with the code
  * TWICE:    with code after a switch that overlaps what its info table decodes as
  * ALIGNED:  run() aligns its frame, so that the CFA is only in a slot, and the caller's rbp at a distance from rsp
- * RESERVED: bytes that run() makes room for
+ * RESERVED: bytes that run() makes space for
  */
 	.text
 

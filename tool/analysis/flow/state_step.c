@@ -74,7 +74,7 @@ static bool is_kept(struct value v, struct value address)
 	return v.kind == VALUE_CFA && (address.kind == VALUE_ALIGNED || v.off >= -8);
 }
 
-/* Adds a slot with value v at an address, if there is room. */
+/* Adds a slot with value v at an address, if there is space. */
 static void slot_keep(struct state *s, struct value address, struct value v)
 {
 	if (s->slot_count == STATE_SLOTS)

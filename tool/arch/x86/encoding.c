@@ -125,7 +125,7 @@ static void near_make(struct encodings *all)
 	all->near_shift = 64 - (unsigned)__builtin_ctz(size);
 }
 
-/* Makes room for one more entry: grows a table that is nearly full, or empties it if it has the largest size. */
+/* Makes space for one more entry: grows a table that is nearly full, or empties it if it has the largest size. */
 static void make_capacity(struct encodings *all)
 {
 	struct encodings more = {.size = all->size ? 4 * all->size : SIZE_FIRST};

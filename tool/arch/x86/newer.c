@@ -34,7 +34,7 @@ static bool any_of(const uint8_t *b, unsigned n, const char *which)
 	return false;
 }
 
-/* Appends a byte to n->alike, or sets n->full if there is no room. */
+/* Appends a byte to n->alike, or sets n->full if there is no space. */
 static void add(struct newer *n, unsigned byte)
 {
 	if (n->alike_len < INSN_MOST)
