@@ -123,7 +123,11 @@ static void order_fill(char how)
 	unsigned i;
 
 	for (i = 0; i < sizeof order; i++)
-		order[i] = how == 'r' ? bench_random(&state) >> 40 & 1 : how == 'a' ? 0 : i & 1;
+		switch (how) {
+		case 'r': order[i] = bench_random(&state) >> 40 & 1; break;
+		case 'a': order[i] = 0; break;
+		default: order[i] = i & 1;
+		}
 }
 
 int main(int argc, char **argv)

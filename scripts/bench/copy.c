@@ -175,9 +175,11 @@ static const struct state {
 /* One sample: copies, and ticks. */
 static uint64_t sample(const struct state *st, copy_fn *fn, char *src, char *dst, size_t n, size_t *bytes)
 {
-	size_t pieces = n < SPAN ? SPAN / n : 1, reps = n < 64 << 10 ? (64 << 10) / n * 4 : n < 4 << 20 ? 4 : 1;
+	size_t pieces = n < SPAN ? SPAN / n : 1, reps = n < 4 << 20 ? 4 : 1;
 	uint64_t t;
 
+	if (n < 64 << 10)
+		reps = (64 << 10) / n * 4;
 	src += SRC_OFF + (st->flags & UNALIGNED ? 5 : 0);
 	dst += DST_OFF + (st->flags & UNALIGNED ? 17 : 0);
 	if (!(st->flags & (COLD_SRC | COLD_DST))) {
@@ -218,9 +220,12 @@ static int throughput(unsigned rounds, size_t largest)
 	bench_pin(bench_cpu(0));
 	printf("# ticks_per_ns\t%f\tthreshold\t%zu\n", bench_ticks_per_ns(), etch_copy_threshold());
 	for (size_t n = 512; n <= largest; n *= n < 4096 ? 2 : 4) {
-		unsigned turns = n <= 256 << 10 ? rounds : n <= 4 << 20 ? (rounds + 1) / 2
-				 : (rounds + 3) / 4;
+		unsigned turns = rounds;
 
+		if (n > 4 << 20)
+			turns = (rounds + 3) / 4;
+		else if (n > 256 << 10)
+			turns = (rounds + 1) / 2;
 		for (unsigned r = 0; r < turns; r++)
 			for (unsigned s = 0; s < STATES; s++) {
 				order(at, MEASURED, &seed);

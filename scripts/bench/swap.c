@@ -111,7 +111,12 @@ static uint64_t run(unsigned op)
 	case 7: error = etch_set(&many_across, value); break;
 	}
 	t = bench_tsc() - t;
-	got = op == 4 ? read_one_in() : op == 5 ? read_one_across() : op == 6 ? read_many_in() : op == 7 ? read_many_across() : got;
+	switch (op) {
+	case 4: got = read_one_in(); break;
+	case 5: got = read_one_across(); break;
+	case 6: got = read_many_in(); break;
+	case 7: got = read_many_across(); break;
+	}
 	want *= op >= 6 ? 4096 : 1;
 	if (error || got != want) {
 		fprintf(stderr, "swap: %s: %s\n", names[op], error ? "an error" : "a site is stale");

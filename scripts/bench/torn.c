@@ -118,6 +118,7 @@ static void run_case(const char *name, const char *split, enum kind kind, unsign
 	static const char *const stores[] = {"4 bytes", "8 aligned", "8 bytes", "8 bytes"};
 	pid_t pid;
 	int status = 0;
+	const char *how = "";
 
 	memset((void *)shared, 0, sizeof *shared);
 	fflush(stdout);
@@ -178,11 +179,14 @@ static void run_case(const char *name, const char *split, enum kind kind, unsign
 		_exit(0);
 	}
 	waitpid(pid, &status, 0);
+	if (WIFSIGNALED(status))
+		how = strsignal(WTERMSIG(status));
+	else if (WEXITSTATUS(status))
+		how = "failed";
 	printf("%s\t%s\t%s\t%llu\t%llu\t%llu\t%llu\t%llu\t%s\n", name, split,
 	       kind >= LOAD_IMM && (at & 7) <= 2 ? "8 aligned" : stores[kind],
 	       (unsigned long long)shared->writes, (unsigned long long)shared->reads,
-	       (unsigned long long)shared->changes, (unsigned long long)shared->torn, (unsigned long long)shared->faults,
-	       WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : WEXITSTATUS(status) ? "failed" : "");
+	       (unsigned long long)shared->changes, (unsigned long long)shared->torn, (unsigned long long)shared->faults, how);
 }
 
 int main(int argc, char **argv)

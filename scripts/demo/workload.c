@@ -334,6 +334,7 @@ int main(int argc, char **argv)
 	uint64_t sum[3];
 	double seconds[3];
 	const char *comma = "";
+	const char *error = "";
 	int synced;
 
 	if (argc < 3 || threads > 64)
@@ -365,11 +366,14 @@ int main(int argc, char **argv)
 	sum[2] = run(threads, 0, &seconds[2]);
 	show_effect("effect_after");
 
+	if (during.failed)
+		error = etch_strerror(during.error);
+	if (after.failed)
+		error = etch_strerror(after.error);
 	printf(" \"sync\": \"%s\",\n", synced ? etch_strerror(synced) : "ok");
 	printf(" \"verify\": %ld,\n", etch_verify(0, 0));
 	printf(" \"changes\": %lu, \"failed\": %lu, \"error\": \"%s\",\n", during.made + after.made,
-	       during.failed + after.failed,
-	       during.failed + after.failed ? etch_strerror(after.failed ? after.error : during.error) : "");
+	       during.failed + after.failed, error);
 	printf(" \"fields\": {");
 #define X(field, first, second)                                                         \
 	printf("%s\"" #field "\": [%zu, %zu]", comma,                                   \

@@ -57,7 +57,8 @@ static size_t place(uint64_t start, uint64_t count, unsigned each, const uint8_t
                     unsigned *width)
 {
 	unsigned field = below(field_count);
-	uint64_t at = start + (count ? below(count > 4096 ? 4096 : (uint32_t)count) : 0) * each + fields[2 * field];
+	uint32_t most = count > 4096 ? 4096 : (uint32_t)count;
+	uint64_t at = start + (most ? below(most) : 0) * each + fields[2 * field];
 
 	*width = fields[2 * field + 1];
 	return at <= size && *width <= size - at ? at : SIZE_MAX;

@@ -38,11 +38,13 @@ static bool hint(struct mutant *m)
 {
 	uint64_t at = record_in(m, section_of(m, &annotations[0]), 12);
 	unsigned field = structure_below(m, 4);
+	static const uint32_t kinds[] = {0, 12, 8, 3}; /* registers, types, ends */
 
 	if (!at)
 		return false;
-	return field ? put(m, "hint", at + 5 + field, 1, chance(m, 4) ? wide(m) : structure_below(m, field == 1 ? 12 : field == 2 ? 8 : 3))
-	             : put(m, "hint's offset", at + 4, 2, extreme(m, get(m, at + 4, 2)));
+	if (!field)
+		return put(m, "hint's offset", at + 4, 2, extreme(m, get(m, at + 4, 2)));
+	return put(m, "hint", at + 5 + field, 1, chance(m, 4) ? wide(m) : structure_below(m, kinds[field]));
 }
 
 /* The type of an annotation, or the whole entry cut short. */

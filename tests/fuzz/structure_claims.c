@@ -108,7 +108,10 @@ static bool relr(struct mutant *m)
 	PUT(m, sh, Elf64_Shdr, sh_type, SHT_RELR);
 	PUT(m, sh, Elf64_Shdr, sh_entsize, chance(m, 4) ? 0 : 8);
 	for (i = 0; i + 8 <= GET(m, sh, Elf64_Shdr, sh_size) && i < 64; i += 8)
-		put(m, "relr", at + i, 8, !i ? GET(m, any_section(m), Elf64_Shdr, sh_addr) : chance(m, 2) ? ~0ull : any_huge(m));
+		if (!i)
+			put(m, "relr", at, 8, GET(m, any_section(m), Elf64_Shdr, sh_addr));
+		else
+			put(m, "relr", at + i, 8, chance(m, 2) ? ~0ull : any_huge(m));
 	for (k = 0; k < 3 && entries && count > 4 && count < SCAN_MOST; k++) {
 		uint64_t to = entries + (count - 4 + k) * sizeof(Elf64_Dyn);
 
@@ -270,7 +273,10 @@ static bool frame_chain(struct mutant *m)
 	}
 	switch (structure_below(m, 4)) {
 	case 0: return put(m, "long length", to, 4, 0xffffffff) && put(m, "its rest", to + 4, 8, chance(m, 2) ? any_huge(m) : structure_below(m, (uint32_t)size));
-	case 1: return put(m, "its CIE", to + 4, 4, chance(m, 3) ? 4 : chance(m, 2) ? structure_below(m, (uint32_t)size) : any_huge(m));
+	case 1:
+		if (chance(m, 3))
+			return put(m, "its CIE", to + 4, 4, 4);
+		return put(m, "its CIE", to + 4, 4, chance(m, 2) ? structure_below(m, (uint32_t)size) : any_huge(m));
 	case 2: return put(m, "length", to, 4, 4 + structure_below(m, 16));
 	default: return put(m, "instructions", to + 16 + structure_below(m, 16), 1 + structure_below(m, 8), wide(m));
 	}
@@ -305,7 +311,9 @@ static bool archive_long(struct mutant *m)
 
 	if (!is_archive(m) || !holds(m, at, MEMBER))
 		return false;
-	size = chance(m, 3) ? 0 : chance(m, 2) ? m->size - at - MEMBER : structure_below(m, (uint32_t)m->size);
+	size = 0;
+	if (!chance(m, 3))
+		size = chance(m, 2) ? m->size - at - MEMBER : structure_below(m, (uint32_t)m->size);
 	snprintf(header, sizeof(header), "%-16.16s%-12s%-6s%-6s%-8s%-10" PRIu64 "`\n", name, "0", "0", "0", "644", size);
 	said(m, "member made", at, 0, size);
 	memcpy(m->bytes + at, header, MEMBER);

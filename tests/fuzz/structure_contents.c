@@ -83,11 +83,17 @@ static uint64_t any_reloc(struct mutant *m) { return record_in(m, section_like(m
 
 static bool reloc_offset(struct mutant *m)
 {
-	uint64_t at = any_reloc(m), other = any_reloc(m);
+	uint64_t at = any_reloc(m), other = any_reloc(m), to;
 
-	return at && PUT(m, at, Elf64_Rela, r_offset, chance(m, 3) ? GET(m, other, Elf64_Rela, r_offset) + structure_below(m, 9)
-	                                              : chance(m, 2) ? GET(m, any_section(m), Elf64_Shdr, sh_addr) + structure_below(m, 64)
-	                                              : extreme(m, GET(m, at, Elf64_Rela, r_offset)));
+	if (!at)
+		return false;
+	if (chance(m, 3))
+		to = GET(m, other, Elf64_Rela, r_offset) + structure_below(m, 9);
+	else if (chance(m, 2))
+		to = GET(m, any_section(m), Elf64_Shdr, sh_addr) + structure_below(m, 64);
+	else
+		to = extreme(m, GET(m, at, Elf64_Rela, r_offset));
+	return PUT(m, at, Elf64_Rela, r_offset, to);
 }
 
 static bool reloc_symbol(struct mutant *m)

@@ -50,8 +50,9 @@ static bool section_address(struct mutant *m)
 	if (!sh)
 		return false;
 	to = GET(m, other, Elf64_Shdr, sh_addr);
-	return PUT(m, sh, Elf64_Shdr, sh_addr, chance(m, 3) ? to : chance(m, 2) ? to + extreme(m, GET(m, sh, Elf64_Shdr, sh_size))
-	                                       : extreme(m, GET(m, sh, Elf64_Shdr, sh_addr)));
+	if (!chance(m, 3))
+		to = chance(m, 2) ? to + extreme(m, GET(m, sh, Elf64_Shdr, sh_size)) : extreme(m, GET(m, sh, Elf64_Shdr, sh_addr));
+	return PUT(m, sh, Elf64_Shdr, sh_addr, to);
 }
 
 static bool section_offset(struct mutant *m)
@@ -60,7 +61,10 @@ static bool section_offset(struct mutant *m)
 
 	if (!sh)
 		return false;
-	to = chance(m, 4) ? EH(m, e_shoff) : chance(m, 4) ? EH(m, e_phoff) : GET(m, other, Elf64_Shdr, sh_offset);
+	if (chance(m, 4))
+		to = EH(m, e_shoff);
+	else
+		to = chance(m, 4) ? EH(m, e_phoff) : GET(m, other, Elf64_Shdr, sh_offset);
 	return PUT(m, sh, Elf64_Shdr, sh_offset, chance(m, 3) ? extreme(m, GET(m, sh, Elf64_Shdr, sh_offset)) : to + structure_below(m, 16));
 }
 
@@ -68,10 +72,11 @@ static bool section_offset(struct mutant *m)
 static bool section_overlap(struct mutant *m)
 {
 	uint64_t sh = any_section(m), other = any_section(m), size = GET(m, other, Elf64_Shdr, sh_size), by, how;
+	uint32_t most = size < 1u << 20 ? (uint32_t)size : 1u << 20;
 
 	if (!sh || sh == other)
 		return false;
-	by = size ? structure_below(m, size < 1u << 20 ? (uint32_t)size : 1u << 20) : 0;
+	by = most ? structure_below(m, most) : 0;
 	how = structure_below(m, 3);
 	if (how != 1)
 		PUT(m, sh, Elf64_Shdr, sh_addr, GET(m, other, Elf64_Shdr, sh_addr) + by);

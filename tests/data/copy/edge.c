@@ -125,8 +125,10 @@ static void case_both(void)
 				CHECK(calls[c](dst - d, src - s, n) == n - ok);
 				if (calls[c] == etch_copy_from_zeroing || calls[c] == etch_copy_from_zeroing_nocache)
 					zeroed = d;
-				for (size_t i = 0; i < d; i++)
-					CHECK(dst[i - d] == (i < ok ? 7 : i < zeroed ? 0 : 0xcc));
+				for (size_t i = 0; i < ok; i++)
+					CHECK(dst[i - d] == 7);
+				for (size_t i = ok; i < d; i++)
+					CHECK(dst[i - d] == (i < zeroed ? 0 : 0xcc));
 				CHECK(dst[-(long)d - 1] == 0xcc);
 			}
 }
@@ -297,6 +299,18 @@ static volatile sig_atomic_t owned, last_opcode;
 
 /* A program that has SIGSEGV to itself. Notes whether the store was non-temporal:
  * movntdq is 66 0F E7, or with VEX or EVEX prefixes map 0F, pp 66, E7. */
+/* The opcode after the prefixes. */
+static unsigned char opcode_of(const unsigned char *rip)
+{
+	switch (rip[0]) {
+	case 0x66: return rip[rip[1] == 0x0f ? 2 : 3];
+	case 0x62: return rip[4];
+	case 0xc5: return rip[2];
+	case 0xc4: return rip[3];
+	default: return rip[0];
+	}
+}
+
 static void own(int sig, siginfo_t *info, void *context)
 {
 	const unsigned char *rip = (const unsigned char *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
@@ -304,7 +318,7 @@ static void own(int sig, siginfo_t *info, void *context)
 	(void)sig;
 	if (info->si_code <= 0 || !etch_fault_expected(rip))
 		_exit(3);
-	last_opcode = rip[0] == 0x66 ? rip[rip[1] == 0x0f ? 2 : 3] : rip[0] == 0x62 ? rip[4] : rip[0] == 0xc5 ? rip[2] : rip[0] == 0xc4 ? rip[3] : rip[0];
+	last_opcode = opcode_of(rip);
 	if (!owned)
 		owned = last_opcode;
 	if (!etch_fixup_exception(context))

@@ -140,7 +140,10 @@ int main(int argc, char **argv)
 	if (etch_fault_init())
 		return 2;
 	src_end = !strcmp(mode, "bus_src") ? file_guarded() : guarded(PROT_NONE);
-	dst_end = !strcmp(mode, "bus_dst") ? file_guarded() : guarded(!strcmp(mode, "read_only") ? PROT_READ : PROT_NONE);
+	if (!strcmp(mode, "bus_dst"))
+		dst_end = file_guarded();
+	else
+		dst_end = guarded(!strcmp(mode, "read_only") ? PROT_READ : PROT_NONE);
 	for (i = 1; i <= SPACE; i++)
 		src_end[-(long)i] = pattern(i);
 

@@ -19,5 +19,7 @@ int holder_run(const void *nothing)
 	uint64_t v;
 	int err = etch_fault_init();
 
-	return err ? err : etch_set(&holder_value, holder_value + 1) ? 1 : etch_probe_read_64(&v, nothing);
+	if (err)
+		return err;
+	return etch_set(&holder_value, holder_value + 1) ? 1 : etch_probe_read_64(&v, nothing);
 }

@@ -101,7 +101,8 @@ static void case_several(int n, char **paths)
 		for (int i = 0; i < n; i++)
 			plugin_try(&p[i]);
 		for (int k = 0; k < n; k++) {
-			int i = round == 0 ? k : round == 1 ? n - 1 - k : (k * 7 + 3) % n;
+			const int orders[] = {k, n - 1 - k, (k * 7 + 3) % n};
+			int i = orders[round];
 
 			CHECK(!dlclose(p[i].lib));
 			CHECK(!etch_fault_expected(p[i].at_first) && !etch_fault_expected(p[i].at_second));

@@ -167,15 +167,23 @@ static const char *check_image(const uint8_t *code, unsigned len)
 	return why;
 }
 
+static const uint64_t far[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff,
+                               0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff};
+
+static uint64_t value_of(const struct etch_imv_more *m, unsigned i)
+{
+	if (i < 3)
+		return (uint64_t)(int64_t)m->imm + i - 1;
+	return i < 16 ? far[i - 3] : rnd();
+}
+
 /* Every value near the constant, and others; each at an even stack pointer, of any kind. */
 static void values_run(const struct etch_imv *e, const struct etch_imv_more *m, const uint8_t *load)
 {
-	static const uint64_t far[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff,
-	                               0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff};
 	unsigned len = etch_imv_len(e), size = etch_form_size(e->form), want;
 
 	for (unsigned i = 0; i < sizeof(far) / sizeof(*far) + 8; i++) {
-		uint64_t v = i < 3 ? (uint64_t)(int64_t)m->imm + i - 1 : i < 16 ? far[i - 3] : rnd();
+		uint64_t v = value_of(m, i);
 		uint64_t rsp = STACK + 0x800 + 2 * (rnd() % 256);
 		uint8_t image[16], bytes[8];
 		const char *why;
@@ -231,9 +239,24 @@ static void entry_run(struct etch_imv e, struct etch_imv_more m)
 			fail(&e, &m, load, len, "an entry that is not valid");
 		values_run(&e, &m, load);
 	}
-	for (m.need = 6; m.need; m.need = (uint8_t)(m.need == 6 ? 7 : m.need == 7 ? 8 : 0))
+	for (m.need = 6; m.need <= 8; m.need++)
 		if (etch_more_valid(&e, &m))
 			fail(&e, &m, load, len, "flags that no instruction gives, but valid");
+}
+
+static unsigned disp_length(int disp)
+{
+	if (!disp)
+		return 0;
+	return disp == (int8_t)disp ? 1 : 4;
+}
+
+/* Is the constant one of so many bytes, signed? */
+static bool fits(int imm, unsigned bytes)
+{
+	if (bytes == 1)
+		return imm == (int8_t)imm;
+	return bytes != 2 || imm == (int16_t)imm;
 }
 
 int main(int argc, char **argv)
@@ -257,14 +280,14 @@ int main(int argc, char **argv)
 				for (unsigned variant = 0; variant < 4; variant++) {
 					unsigned width = etch_form_size(form), full = width > 4 ? 4 : width, base = (where - 2) / 4;
 					int disp = where < 2 ? 0 : disps[(where - 2) % 4];
-					unsigned disp_len = where < 2 ? 0 : !disp ? 0 : disp == (int8_t)disp ? 1 : 4;
+					unsigned disp_len = where < 2 ? 0 : disp_length(disp);
 					unsigned short_imm = variant & 1 && form < ETCH_FORM_TESTI8 && width > 1;
 					struct etch_imv e = {.form = (uint8_t)form, .flags = ETCH_IMV_MORE};
 					struct etch_imv_more m = {.imm = constants[c], .disp = disp, .form = ETCH_FORM_MORE};
 
 					if ((variant & 1) != short_imm || (where >= 2 && (base == 4 || (c + base) % 5)))
 						continue;
-					if (short_imm ? m.imm != (int8_t)m.imm : full < 4 && m.imm != (full == 1 ? (int8_t)m.imm : (int16_t)m.imm))
+					if (!fits(m.imm, short_imm ? 1 : full))
 						continue;
 					e.shape = (uint8_t)((where < 2 ? where : ETCH_ADDR_DISP) << 4 | (variant & 2) << 5);
 					e.regs = (uint8_t)(where < 2 ? 0 : base << 4);

@@ -64,7 +64,7 @@ static const char *reg_name(unsigned reg, unsigned width, unsigned rex)
 {
 	if (width == 1 && !rex && reg >= 4 && reg < 8)
 		return high[reg - 4];
-	return names[width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3][reg];
+	return names[__builtin_ctz(width)][reg]; /* 1, 2, 4 or 8 bytes */
 }
 
 static unsigned long failures, entries, checked, misfits;
@@ -344,11 +344,16 @@ static const char *check_load(const struct spec *s, const struct etch_imv *e, co
                               unsigned mnemonic, unsigned rex)
 {
 	unsigned push = s->form == ETCH_FORM_PUSH64, mode = etch_imv_addressing(e);
-	const char *base = mode == ETCH_ADDR_RIP ? "rip"
-	                 : mode == ETCH_ADDR_ABS ? "" : names[3][etch_imv_base(e)];
-	int64_t disp = mode == ETCH_ADDR_RIP ? (int64_t)(OBJECT - SLOT_END)
-	             : mode == ETCH_ADDR_ABS ? (int64_t)OBJECT : 0;
+	const char *base = names[3][etch_imv_base(e)];
+	int64_t disp = 0;
 
+	if (mode == ETCH_ADDR_RIP) {
+		base = "rip";
+		disp = (int64_t)(OBJECT - SLOT_END);
+	} else if (mode == ETCH_ADDR_ABS) {
+		base = "";
+		disp = (int64_t)OBJECT;
+	}
 	if (d->length != etch_imv_len(e))
 		return "load: length";
 	if (d->mnemonic != mnemonic)
@@ -391,7 +396,7 @@ static const char *check_imm(const struct spec *s, const struct etch_imv *e, con
 		if (width == 8 && v > INT32_MAX && v <= UINT32_MAX)
 			width = 4;
 	imul = s->form >= ETCH_FORM_IMUL16 && s->form <= ETCH_FORM_IMUL64;
-	if (d->operands != (push ? 1u : imul ? 3u : 2u) || d->regs != (push ? 0u : imul ? 2u : 1u))
+	if (d->operands != 2u - push + imul || d->regs != 1u - push + imul)
 		return "immediate: operand count";
 	for (unsigned i = 0; i < d->regs; i++)
 		if (strcmp(d->reg[i], reg_name(etch_imv_reg(e), width, rex)))

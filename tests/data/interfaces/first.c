@@ -50,7 +50,9 @@ void *realloc(void *old, size_t size)
 	size_t had = old ? *(size_t *)(void *)((char *)old - 8) : 0;
 	void *p = malloc(size);
 
-	return old ? memcpy(p, old, had < size ? had : size) : p;
+	if (old)
+		memcpy(p, old, had < size ? had : size);
+	return p;
 }
 
 int main(int argc, char **argv)

@@ -74,12 +74,19 @@ __attribute__((section("main_text"), noinline)) static void call_with_rbx(void (
 		abort();
 }
 
+static const char *rbx_text(void)
+{
+	if (rbx_of_main == RBX)
+		return "rbx";
+	return rbx_of_main ? "wrong" : "unknown";
+}
+
 static __attribute__((noinline)) void call(void (*jit)(void (*)(void)), const char *what)
 {
 	call_with_rbx(jit, walk);
 	printf("%s: %d %d", what, reached[0], reached[1]);
 	call_with_rbx(jit, by_signal);
-	printf(" %d %d %s\n", reached[0], reached[1], !reached[1] ? "-" : rbx_of_main == RBX ? "rbx" : rbx_of_main ? "wrong" : "unknown");
+	printf(" %d %d %s\n", reached[0], reached[1], reached[1] ? rbx_text() : "-");
 }
 
 __attribute__((section("main_text"))) int main(void)

@@ -163,8 +163,9 @@ static void record_all(unsigned order)
 {
 	for (int i = 0; i < OBJECTS; i++) {
 		int falling = OBJECTS - 1 - i;
+		const int orders[] = {i, falling, (falling ^ 20) * 5 % OBJECTS};
 
-		record(&t.obj[i], order == 0 ? i : order == 1 ? falling : (falling ^ 20) * 5 % OBJECTS, 64);
+		record(&t.obj[i], orders[order < 2 ? order : 2], 64);
 	}
 }
 
@@ -313,8 +314,10 @@ static void sort_linked(size_t n)
 
 static void damaged(size_t n, uint64_t how)
 {
-	uint8_t *area = how % 3 == 0 ? (uint8_t *)t.imv : how % 3 == 1 ? (uint8_t *)t.obj : (uint8_t *)&t.desc;
-	size_t size = how % 3 == 0 ? n * sizeof(t.imv[0]) : how % 3 == 1 ? (OBJECTS + 2) * sizeof(t.obj[0]) : sizeof(t.desc);
+	struct { void *at; size_t size; } areas[] = {
+		{t.imv, n * sizeof(t.imv[0])}, {t.obj, (OBJECTS + 2) * sizeof(t.obj[0])}, {&t.desc, sizeof(t.desc)}};
+	uint8_t *area = areas[how % 3].at;
+	size_t size = areas[how % 3].size;
 	static const uint8_t loud[] = {0, 1, 0x7f, 0x80, 0xff, 0xcc};
 	int v, err[4], rounds = 1 + (int)(rnd() % 3);
 	long bad;

@@ -272,7 +272,7 @@ static void *switcher(void *arg)
 
 	for (i = 0; i < rounds; i++) {
 		struct watcher *x = (struct watcher *)calloc(1, sizeof(*x));
-		const char *pattern = i % 3 == 0 ? "hot" : i % 3 == 1 ? "hot*" : "h?t_too";
+		const char *patterns[] = {"hot", "hot*", "h?t_too"}, *pattern = patterns[i % 3];
 		pthread_t t;
 
 		x->alive = ALIVE;

@@ -475,7 +475,8 @@ static void damaged(size_t n, uint64_t how)
 	struct { void *at; size_t size; } area[] = {
 		{t.pv, n * sizeof(t.pv[0])}, {t.native, natives * sizeof(t.native[0])},
 		{t.obj, (OBJECTS + 2) * sizeof(t.obj[0])}, {&t.desc, sizeof(t.desc)}};
-	unsigned which = (unsigned)(how % 8 < 4 ? 0 : how % 8 < 6 ? 1 : how % 8 - 4);
+	static const unsigned char areas[] = {0, 0, 0, 0, 1, 1, 2, 3};
+	unsigned which = areas[how % 8];
 	int err[5], rounds = 1 + (int)(rnd() % 3);
 	const void *v;
 	long bad;

@@ -62,7 +62,9 @@ static inline enum call_form call_form(const volatile uint8_t *site)
 
 	for (int i = 0; i < 6; i++)
 		b[i] = site[i];
-	return b[0] == 0xff || b[1] == 0xff ? INDIRECT : b[1] == 0xe8 || b[1] == 0xe9 ? DIRECT : INLINE;
+	if (b[0] == 0xff || b[1] == 0xff)
+		return INDIRECT;
+	return b[1] == 0xe8 || b[1] == 0xe9 ? DIRECT : INLINE;
 }
 
 #endif

@@ -222,7 +222,10 @@ int main(int argc, char **argv)
 		return 2;
 	want_reads = strtoull(argv[1], NULL, 0), want_sets = strtoull(argv[2], NULL, 0);
 	cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	cpus = cpus < 2 ? 2 : cpus > 8 ? 8 : cpus;
+	if (cpus < 2)
+		cpus = 2;
+	if (cpus > 8)
+		cpus = 8;
 	CHECK(!sigaction(SIGUSR1, &act, NULL));
 	for (unsigned i = 0; i < COUNT; i++)
 		CHECK(!etch_sync_bytes(sets[i].variable, 4));

@@ -58,7 +58,7 @@ static PLAIN void *all(void *unused)
 		for (int i = 0; i < 3; i++) {
 			int tenth = rand_r(&seed) / (RAND_MAX / 10 + 1);
 
-			outer(tenth < 6 ? 0 : tenth < 9 ? 1 : 2);
+			outer((tenth >= 6) + (tenth >= 9));
 		}
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	} while ((double)t.tv_sec + 1e-9 * (double)t.tv_nsec < seconds);

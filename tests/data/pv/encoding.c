@@ -277,11 +277,16 @@ static const char *check_load(const struct etch_imv *e, const uint8_t *code, uns
 		return d.has_reg && !strcmp(d.reg, names[etch_pv_reg(e)]) ? NULL : "another register";
 	if (!d.has_mem)
 		return "no memory operand";
-	if (mode == ETCH_ADDR_BASE)
-		return strcmp(d.base, names[etch_pv_reg(e)]) ? "another base" : d.disp != etch_pv_disp(e) ? "another displacement" : NULL;
+	if (mode == ETCH_ADDR_BASE) {
+		if (strcmp(d.base, names[etch_pv_reg(e)]))
+			return "another base";
+		return d.disp != etch_pv_disp(e) ? "another displacement" : NULL;
+	}
 	if (strcmp(d.base, mode == ETCH_ADDR_RIP ? "rip" : ""))
 		return "another addressing";
-	return (uint64_t)d.disp + (mode == ETCH_ADDR_RIP ? SITE + len : 0) == SLOT ? NULL : "another slot";
+	if (mode == ETCH_ADDR_RIP)
+		d.disp += (int64_t)(SITE + len);
+	return (uint64_t)d.disp == SLOT ? NULL : "another slot";
 }
 
 static const char *check_image(const struct target *t, enum image_kind kind, const uint8_t *code, unsigned len,
@@ -300,8 +305,11 @@ static const char *check_image(const struct target *t, enum image_kind kind, con
 		if (len == t->len)
 			return NULL;
 		wrong = decode(code + t->len, len - t->len, site + t->len, &d);
-		return wrong ? wrong : d.length != len - t->len ? "another length" :
-		       is(&d, ZYDIS_MNEMONIC_NOP, X86_INS_NOP) ? NULL : "no nop behind it";
+		if (wrong)
+			return wrong;
+		if (d.length != len - t->len)
+			return "another length";
+		return is(&d, ZYDIS_MNEMONIC_NOP, X86_INS_NOP) ? NULL : "no nop after it";
 	}
 	if (d.length != len)
 		return "another length";
@@ -311,7 +319,9 @@ static const char *check_image(const struct target *t, enum image_kind kind, con
 		return is(&d, ZYDIS_MNEMONIC_RET, X86_INS_RET) && !d.has_imm ? NULL : "no return";
 	if (kind == ONE) {
 		wrong = decode(t->code, t->len, site, &b);
-		return wrong ? wrong : d.mnemonic_z != b.mnemonic_z || strcmp(d.text, b.text) ? "another instruction" : NULL;
+		if (wrong)
+			return wrong;
+		return d.mnemonic_z != b.mnemonic_z || strcmp(d.text, b.text) ? "another instruction" : NULL;
 	}
 	if (!(kind == CALL ? is(&d, ZYDIS_MNEMONIC_CALL, X86_INS_CALL) : is(&d, ZYDIS_MNEMONIC_JMP, X86_INS_JMP)))
 		return "another instruction";

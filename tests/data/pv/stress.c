@@ -128,9 +128,9 @@ static void *target_function(enum slot s, enum target t)
 	void *two[TARGETS] = {(void *)direct0, (void *)direct1, pv_ident_64, (void *)first, (void *)native_add,
 	                      (void *)native_two, (void *)zero, (void *)five, (void *)plugin_target, pv_nop};
 
-	if (s == V)
-		return t == NOP ? pv_nop : t == DIRECT0 ? (void *)count0 : (void *)count1;
-	return two[t];
+	if (s == V && t != NOP)
+		return t == DIRECT0 ? (void *)count0 : (void *)count1;
+	return s == V ? pv_nop : two[t];
 }
 
 /* A slot's address for etch, without letting it escape. */
@@ -233,7 +233,9 @@ static int void_ok(void_fn *site)
 	d1 = counted[1] - before[1];
 	if (d0 + d1 > 1)
 		return 0;
-	ran = d0 ? DIRECT0 : d1 ? DIRECT1 : NOP;
+	ran = d1 ? DIRECT1 : NOP;
+	if (d0)
+		ran = DIRECT0;
 	if (begun - done > RING / 2)
 		return -1;
 	for (n = done; n <= begun; n++)
@@ -324,8 +326,10 @@ static pthread_mutex_t slot_lock[SLOTS] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MU
 
 static enum target target_pick(enum slot s, uint64_t r)
 {
+	static const enum target of_void[] = {NOP, DIRECT0, DIRECT1};
+
 	if (s == V)
-		return r % 3 == 0 ? NOP : r % 3 == 1 ? DIRECT0 : DIRECT1;
+		return of_void[r % 3];
 	if ((s == ASM0 || s == ASM1) && r % 4 == 0)
 		return NOP;
 	return (enum target)((r >> 8) % PLUGIN);

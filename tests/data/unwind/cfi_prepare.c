@@ -143,10 +143,11 @@ static int in_place_print(const struct prepare_image *im)
 			return 5;
 		if (code >= ETCH_MAP_CODES)
 			continue;
-		r = code < ETCH_MAP_STEPS
-		        ? (struct etch_map_rule){(int32_t)etch_map_step_cfa(code), (int16_t)-(int)etch_map_step_bp(code),
-		                                 code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_RBP : 0, 0}
-		        : in.map->palette[code - ETCH_MAP_STEPS];
+		if (code < ETCH_MAP_STEPS)
+			r = (struct etch_map_rule){(int32_t)etch_map_step_cfa(code), (int16_t)-(int)etch_map_step_bp(code),
+			                           code == ETCH_MAP_RBP_FRAME ? ETCH_MAP_RBP : 0, 0};
+		else
+			r = in.map->palette[code - ETCH_MAP_STEPS];
 		printf("%" PRIx64 "\t%s%+d\t", ra - im->bias, r.flags & ETCH_MAP_RBP ? "rbp" : "rsp", r.cfa);
 		printf(r.bp ? "cfa%+d\n" : "same\n", r.bp);
 	}

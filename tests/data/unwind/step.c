@@ -430,7 +430,11 @@ static void inject_parse(char *text)
 	}
 	j->sig = atoi(sig);
 	j->nested = strchr(where, '+') != NULL;
-	j->where = !strncmp(where, "call", 4) ? 1 : !strncmp(where, "plt", 3) ? 2 : 3;
+	j->where = 3;
+	if (!strncmp(where, "call", 4))
+		j->where = 1;
+	else if (!strncmp(where, "plt", 3))
+		j->where = 2;
 	j->every = j->where == 3 ? strtoul(where, NULL, 10) : 0;
 	j->max = max ? strtoul(max, NULL, 10) : 0;
 	if (j->where == 3 && !j->every)

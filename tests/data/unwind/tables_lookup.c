@@ -20,7 +20,11 @@ static void version_check(const struct sample *s, uint8_t *table, size_t size)
 		index |= s->rows.rows[i].rule.cfa & ETCH_CFA_INDEX;
 		slot |= s->rows.rows[i].rule.ra == ETCH_RA_SLOT;
 	}
-	version = u->map_first == ETCH_MAP_STEPS ? ETCH_UNWIND_VERSION_STEPS : slot ? ETCH_UNWIND_VERSION_SLOT : index ? ETCH_UNWIND_VERSION_INDEX : ETCH_UNWIND_VERSION;
+	version = index ? ETCH_UNWIND_VERSION_INDEX : ETCH_UNWIND_VERSION;
+	if (slot)
+		version = ETCH_UNWIND_VERSION_SLOT;
+	if (u->map_first == ETCH_MAP_STEPS)
+		version = ETCH_UNWIND_VERSION_STEPS;
 	if (u->version != version)
 		fail("version %u, expected %u", u->version, version);
 	for (i = 0; i < 6; i++) {

@@ -92,7 +92,9 @@ void sample_make(struct sample *s)
 		}
 	}
 	motifs = below(3) ? 1 + below(30) : 0;
-	at = below(2) ? 0 : below(size < 256 ? size : 256);
+	at = 0;
+	if (!below(2))
+		at = below(size < 256 ? size : 256);
 	for (i = 0; i < at; i++)
 		s->row_of[i] = UINT32_MAX;
 	limit = gap;

@@ -168,11 +168,16 @@ void case_file(void)
 		must(copy);
 		memcpy(copy, file, cut);
 		for (int n = (int)(rnd() % 4) + 1; n--;) {
-			uint64_t at = rnd() % 4 == 0 ? rnd() % sizeof(*h)
-			              : rnd() % 3 == 0 ? h->e_phoff + rnd() % (h->e_phnum * sizeof(Elf64_Phdr))
-			              : rnd() % 2 ? table - 48 + rnd() % (48 + sizeof(*u))
-			                          : table + rnd() % size;
+			uint64_t at;
 
+			if (rnd() % 4 == 0)
+				at = rnd() % sizeof(*h);
+			else if (rnd() % 3 == 0)
+				at = h->e_phoff + rnd() % (h->e_phnum * sizeof(Elf64_Phdr));
+			else if (rnd() % 2)
+				at = table - 48 + rnd() % (48 + sizeof(*u));
+			else
+				at = table + rnd() % size;
 			if (at < cut)
 				copy[at] = rnd() % 2 ? (uint8_t)rnd() : copy[at] ^ (uint8_t)(1u << rnd() % 8);
 		}

@@ -15,10 +15,11 @@ static NOINLINE void check_limits(void)
 
 	for (int max = -1; max <= n + 1; max++) {
 		struct etch_walk *w = calloc(1, sizeof(*w));
+		int most = max < n ? max : n;
 
 		memset(ips, 0, sizeof(ips));
 		m = etch_backtrace(ips, max);
-		must(m == (max < 0 ? 0 : max < n ? max : n));
+		must(m == (most < 0 ? 0 : most));
 		must(m < 2 || !memcmp(ips + 1, all + 1, (size_t)(m - 1) * sizeof(*ips)));
 		must(!ips[m]);
 		must(etch_backtrace_from(NULL, ips, max, NULL) == m);
