@@ -8,7 +8,7 @@
 #include "input/input.h"
 #include "report/listing.h"
 #include "support/memory.h"
-#include "support/plural.h"
+#include "support/strings.h"
 #include "support/progress.h"
 #include "report/text.h"
 

@@ -11,7 +11,7 @@
 
 #include "profile/writers.h"
 #include "report/text.h"
-#include "support/plural.h"
+#include "support/strings.h"
 
 #define STACKS_SHOWN 3
 #define FRAMES_SHOWN 10

@@ -2,7 +2,7 @@
 /* Prints `etch inspect summary` as text. */
 #include "inspect/view_summary.h"
 #include "report/text.h"
-#include "support/plural.h"
+#include "support/strings.h"
 #include "table/sframe.h"
 
 #include <inttypes.h>

@@ -10,7 +10,6 @@
 #include "site/bake.h"
 #include "site/armed_objects.h"
 #include "support/memory.h"
-#include "support/plural.h"
 #include "shared/search.h"
 #include "support/sort.h"
 #include "support/strings.h"

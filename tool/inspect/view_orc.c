@@ -8,7 +8,7 @@
 #include "elf/symbols.h"
 #include "support/memory.h"
 #include "support/plain.h"
-#include "support/plural.h"
+#include "support/strings.h"
 #include "report/text.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "report/text.h"
-#include "support/plural.h"
+#include "support/strings.h"
 
 struct ranked {
 	uint64_t self, total;

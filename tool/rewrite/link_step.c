@@ -10,6 +10,7 @@
 #include "site/site_rows.h"
 #include "table/object_orc.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -343,6 +344,23 @@ static int link_step_run(struct link_step *t)
 		return -1;
 	output_settle(t->f, t->before, was, t->out);
 	return 0;
+}
+
+void far_code_finding_add(struct scan *s, const struct rewrite_result *r)
+{
+	if (r->unwind.far.bytes)
+		scan_finding_add(s, "ETCH-T005", elf_section_at(s->file, r->unwind.far.at), r->unwind.far.at,
+		                 "%" PRIu64
+		                 " bytes of code, from here on, are too far from the rest of the code for the unwind table",
+		                 r->unwind.far.bytes);
+}
+
+void lost_rows_finding_add(struct scan *s, const struct rewrite_result *r)
+{
+	if (r->unwind.lost)
+		scan_finding_add(s, "ETCH-T002", 0, 0,
+		                 "%zu unwind rows do not fit the 6 bytes of the orc encoding and are UNDEFINED in it",
+		                 r->unwind.lost);
 }
 
 int rewrite_linked(struct elf_file *f, const struct rewrite_options *o, struct scan *s, struct rewrite_result *out,

@@ -3,11 +3,10 @@
  * The steps of `etch rewrite`, on files in memory:
  *
  *   object_step.c                      rewrite_object()
- *   link_step.c                        rewrite_linked(), and the exception table of both steps
+ *   link_step.c                        rewrite_linked(), the exception table of both steps, and *_finding_add()
  *   rewrite_file.c                     rewrite_result_free(); calls the steps (files.h)
  *   rewrite_doubt.c                    rewrite_doubt()
  *   rewrite_print.c                    rewrite_print_*()
- *   unwind_findings.c                  *_finding_add()
  */
 #ifndef REWRITE_H
 #define REWRITE_H

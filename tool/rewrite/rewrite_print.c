@@ -3,7 +3,7 @@
 #include "dwarf/lines.h"
 #include "elf/symbols.h"
 #include "report/text.h"
-#include "support/plural.h"
+#include "support/strings.h"
 #include "rewrite/rewrite.h"
 #include "site/bake.h"
 #include "site/armed_objects.h"

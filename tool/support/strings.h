@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares strings: how they begin and end, and their order for qsort(). */
+/* Strings: how they begin and end, their order for qsort(), and the plural of a noun. */
 #ifndef SUPPORT_STRINGS_H
 #define SUPPORT_STRINGS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 static inline bool begins_with(const char *text, const char *start) { return !strncmp(text, start, strlen(start)); }
@@ -20,5 +21,8 @@ static inline int string_order(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
+
+/* What follows a noun of which there are n. */
+static inline const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
 
 #endif

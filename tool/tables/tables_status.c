@@ -14,7 +14,7 @@
 #include "unwinding/table_read.h"
 #include "support/exit_code.h"
 #include "support/memory.h"
-#include "support/plural.h"
+#include "support/strings.h"
 
 struct counts {
 	size_t have, own, no_id, refused, missing, old, gone;
