@@ -340,3 +340,57 @@ def test_instructions_of_a_function_that_calls_all_of_a_chain(etch, tmp_path):
 
     start, few, many = count(2), count(400), count(4000)
     assert 8 < (many - start) / (few - start) < 14, (start, few, many)
+
+
+SPREAD = """
+f:	.cfi_startproc
+	test %rsi,%rsi
+	je 1f
+	cmpb $0,(%rsi)
+	je 3f
+	jmp 4f
+1:	sub $8,%rsp
+	.cfi_adjust_cfa_offset 8
+	call stop
+	.cfi_adjust_cfa_offset -8
+2:	mov (%rdi),%rax
+	test $7,%al
+	jne 5f
+3:	mov (%rsi),%rdx
+	jmp g
+4:	cmp $3,%rdx
+	ja 5f
+	lea table(%rip),%r9
+	movslq (%r9,%rdx,4),%rax
+	add %r9,%rax
+	jmp *%rax
+5:	mov %rsi,%rdx
+	jmp g
+	.cfi_endproc
+	.size f,.-f
+g:	.cfi_startproc
+	ret
+	.cfi_endproc
+	.size g,.-g
+stop:	.cfi_startproc
+	sub $8,%rsp
+	.cfi_adjust_cfa_offset 8
+6:	call g
+	jmp 6b
+	.cfi_endproc
+	.size stop,.-stop
+	.section .rodata
+	.balign 4
+table:	.long 2b-table,5b-table,2b-table,3b-table
+"""
+
+
+def test_code_after_a_call_whose_stack_words_are_gone(etch, tmp_path):
+    """A jump table leads to the code after a call that does not return, and there rsp is another than the call would leave. Once
+    that is known of the call, all rows of the function follow from its code."""
+    path = tmp_path / "t.so"
+    source = "\t.text\n\t.globl f\n\t.type f,@function\n\t.type g,@function\n\t.type stop,@function\n" + SPREAD + NOTE
+    run(["gcc", "-shared", "-nostdlib", "-o", path, "-x", "assembler", "-"], input=source)
+    p = run([etch, "inspect", "orc", "--format", "tsv", path])
+    found = list(csv.DictReader(io.StringIO(p.stdout), delimiter="\t"))
+    assert found and {r["source"] for r in found} == {"both"}, p.stdout

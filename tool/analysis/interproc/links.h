@@ -26,7 +26,8 @@ struct link {
 };
 
 /* The kind of a removed link that is still in the list. It names no code ranges, and is to be ignored. */
-#define LINK_DROPPED 6u
+#define LINK_DROPPED 7u
+_Static_assert(LINK_DROPPED > EXIT_LEFT, "it is none of enum flow_exit_kind");
 
 /*
  * A link is direct if its target is the start of a code range of this file outside the PLT; most links are. `others`

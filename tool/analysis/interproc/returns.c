@@ -198,7 +198,7 @@ static void caller_run(void *ctx, const struct link *x)
 {
 	struct work *w = ctx;
 
-	if (x->kind == EXIT_CALL || x->kind == EXIT_FRESH)
+	if (x->kind == EXIT_CALL || x->kind == EXIT_FRESH || x->kind == EXIT_LEFT)
 		w->state[w->graph.place[x->from]].run |= RUN_NEWS;
 }
 
