@@ -186,12 +186,13 @@ void flow_fault_note(struct flow *f, uint64_t addr, const struct step *in, const
 void flow_advance_slowly(const struct step *in, struct state *s, uint32_t off, struct compared *c);
 /* Checks flow_idle() in builds with ETCH_CHECK_STEPS: aborts if the instruction does change something. */
 void flow_idle_check(const struct step *in, const struct state *s, const struct compared *c);
-/* Can an instruction be skipped, because neither the state nor the last compare depends on anything that it touches?
- * This is so for most instructions. (The registers that it writes are among in->touches.) */
+/* Can an instruction be skipped, because neither the state nor the last compare depends on anything that it touches, or
+ * because it leaves both as they are? This is so for most instructions. (The registers that it writes are among
+ * in->touches.) */
 static inline bool flow_idle(const struct step *in, const struct state *s, const struct compared *c)
 {
-	bool idle =
-		!((in->touches & (s->known | c->watch)) | (in->effects & (c->killed_by | s->constants | EFFECT_CONTROL)));
+	bool idle = !((in->touches & c->watch) | (in->effects & (c->killed_by | s->constants | EFFECT_CONTROL))) &&
+	            (!(in->touches & s->known) || state_passes(s, in));
 
 #ifdef ETCH_CHECK_STEPS
 	if (idle)

@@ -125,6 +125,18 @@ static inline bool state_leaves(const struct state *s, const struct step *in)
 #endif
 	return leaves;
 }
+/*
+ * Given a load or a store for which state_leaves() is false: does it leave the state as it is nevertheless, because it
+ * loads an unknown value into a register whose value is unknown, or stores such a value, below all known slots? Most
+ * accesses to local variables do.
+ */
+static inline bool state_passes(const struct state *s, const struct step *in)
+{
+	if ((in->op != STEP_LOAD && in->op != STEP_STORE) || (in->effects & EFFECT_OTHER) || in->b >= 16 ||
+	    in->index != INSN_NO_REG || s->reg[in->b].kind != VALUE_CFA || (in->a < 16 && s->reg[in->a].kind != VALUE_ANY))
+		return false;
+	return (int64_t)s->reg[in->b].off + in->disp + (in->a < 16 ? 8 : in->size) <= s->lowest;
+}
 /* Can an unwind rule be made from a register's value? (That rbp still has its value from the entry does not count.) */
 static inline bool state_rules(const struct state *s, unsigned r)
 {
