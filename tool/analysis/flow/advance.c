@@ -219,6 +219,13 @@ static inline bool any_rules(const struct state *s, unsigned mask)
 	return false;
 }
 
+/* Does the unwind rule of a state not depend on the values of the registers in the mask, which has neither rsp nor rbp?
+ */
+static inline bool is_rule_kept(const struct state *s, unsigned mask)
+{
+	return !any_rules(s, mask) || state_rule_by_frame(s);
+}
+
 /* Implements flow_advance_same() for branches, calls and instructions that end a path. */
 static __attribute__((noinline)) bool advance_way_same(const struct step *in, struct state *s, uint32_t off,
                                                        struct compared *c)
@@ -230,7 +237,7 @@ static __attribute__((noinline)) bool advance_way_same(const struct step *in, st
 	if (in->flow == FLOW_BRANCH)
 		same = c->op != STEP_COMPARE && !in->writes;
 	else /* weak states: is_anchored() of unwind/row_choice.c treats rows after calls differently */
-		same = flow_is_call(in->flow) && !s->weak && !any_rules(s, s->known & ~(frame | STEP_CALLEE_SAVED));
+		same = flow_is_call(in->flow) && !s->weak && is_rule_kept(s, s->known & ~(frame | STEP_CALLEE_SAVED));
 	flow_advance_slowly(in, s, off, c);
 	return same && s->slot_count == slots;
 }
@@ -250,10 +257,10 @@ bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, str
 		same = in->a >= 16 || (s->reg[in->a].kind != VALUE_ENTRY && s->reg[in->a].kind != VALUE_CFA);
 	} else {
 		changed = changed_registers(in);
-		same = !(changed & frame) && !any_rules(s, changed);
+		same = !(changed & frame) && is_rule_kept(s, changed);
 	}
 	advance_next(in, s, off, c, leaves); /* not flow_advance(): the walk has already tested flow_idle() */
-	return same && s->slot_count == slots && !any_rules(s, changed);
+	return same && s->slot_count == slots && is_rule_kept(s, changed);
 }
 
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c)

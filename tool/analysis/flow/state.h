@@ -142,6 +142,19 @@ static inline bool state_rules(const struct state *s, unsigned r)
 {
 	return s->reg[r].kind == VALUE_CFA || s->reg[r].kind == VALUE_ALIGNED || value_is_entry(s->reg[r], REG_RA);
 }
+/* Is the return address in the first slot, where the call has put it, and not below rsp? This is so for most states. */
+static inline bool state_ra_in_place(const struct state *s)
+{
+	const struct slot *x = &s->slot[0];
+
+	return s->slot_count && x->at == -8 && !x->aligned && value_is_entry(x->value, REG_RA) &&
+	       (s->reg[ETCH_REG_RSP].kind != VALUE_CFA || s->reg[ETCH_REG_RSP].off <= -8);
+}
+/* Does the unwind rule of a state depend on rsp, rbp and the slots alone, whatever is in the other registers? */
+static inline bool state_rule_by_frame(const struct state *s)
+{
+	return s->reg[ETCH_REG_RSP].kind == VALUE_CFA && s->reg[ETCH_REG_RSP].off > INT32_MIN && state_ra_in_place(s);
+}
 /* Does rbp hold the caller's value? */
 static inline bool state_has_callers_rbp(const struct state *s)
 {

@@ -125,15 +125,6 @@ static const struct slot *ra_slot(const struct state *s, bool below)
 	return best;
 }
 
-/* Is the return address in the first slot, where the call has put it, and not below rsp? This is so for most states. */
-static inline bool ra_in_place(const struct state *s)
-{
-	const struct slot *x = &s->slot[0];
-
-	return s->slot_count && x->at == -8 && !x->aligned && value_is_entry(x->value, REG_RA) &&
-	       (s->reg[RSP].kind != VALUE_CFA || s->reg[RSP].off <= -8);
-}
-
 /* Sets in *out that the return address is in slot x. Returns false if x is null, or if the rule cannot say that. */
 static bool rule_ra_slot(const struct slot *x, struct etch_rule *out)
 {
@@ -156,7 +147,7 @@ static inline bool rule_ra(const struct state *s, struct etch_rule *out)
 	static const uint8_t order[] = {STEP_KEPT_FIRST};
 	unsigned i;
 
-	if (ra_in_place(s) || rule_ra_slot(ra_slot(s, false), out))
+	if (state_ra_in_place(s) || rule_ra_slot(ra_slot(s, false), out))
 		return true;
 	for (i = 0; i < sizeof(order); i++)
 		if (value_is_entry(s->reg[order[i]], REG_RA)) {
@@ -290,7 +281,8 @@ bool state_rules_same(const struct state *a, const struct state *b)
 	    a->frame != b->frame || a->slot_count != b->slot_count ||
 	    memcmp(a->slot, b->slot, a->slot_count * sizeof(a->slot[0])))
 		return false;
-	for (mask = (a->known | b->known) & ~frame; mask; mask &= mask - 1) {
+	mask = state_rule_by_frame(a) ? 0 : (a->known | b->known) & ~frame; /* rsp and the slots are the same in both */
+	for (; mask; mask &= mask - 1) {
 		unsigned r = (unsigned)__builtin_ctz(mask);
 
 		if (state_rules(a, r) || state_rules(b, r))

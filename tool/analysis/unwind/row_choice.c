@@ -366,7 +366,15 @@ static inline void rule_renew(struct emit *e, uint64_t addr, const struct state 
 		flow_tail_rule(e->flow, addr, before, &e->now.rule);
 }
 
-/* Returns the address up to which .eh_frame has the same row as at `end`. */
+/* Can a change of another register than rsp and rbp, which need not change the rule of a state, decide whether the
+ * state confirms a row of .eh_frame? */
+static inline bool cfi_is_elsewhere(const struct etch_cfi_row *c)
+{
+	return (c->rule.cfa & 15u) - ETCH_REG_RSP > ETCH_REG_RBP - ETCH_REG_RSP || (c->rule.ra & ETCH_RA_REG);
+}
+
+/* Returns the address up to which .eh_frame has the same row as at `end`, and rows are the same as long as the rules of
+ * the states are. */
 static inline uint64_t cfi_same_until(const struct emit *e, uint64_t end)
 {
 	const struct etch_cfi_row *c;
@@ -376,7 +384,9 @@ static inline uint64_t cfi_same_until(const struct emit *e, uint64_t end)
 	if (e->cfi_at == e->cfi_count)
 		return UINT64_MAX;
 	c = &e->cfi[e->cfi_at];
-	return c->start <= end ? c->end : c->start;
+	if (c->start > end)
+		return c->start;
+	return cfi_is_elsewhere(c) ? 0 : c->end;
 }
 
 /* The slow path of state_add(), for an instruction at which the state or the row of .eh_frame may change. */
@@ -411,7 +421,7 @@ static __attribute__((noinline)) void state_changed(struct emit *e, uint64_t add
 			fresh = true;
 			continue;
 		}
-		if (fresh || (c && c->start == at))
+		if (fresh || (c && (c->start == at || cfi_is_elsewhere(c))))
 			row_choose(e, at, c);
 		if (!c || c->end >= end)
 			break;
