@@ -337,6 +337,8 @@ static bool walk_way(struct flow *f, struct walk *w, uint32_t number)
 	case FLOW_BRANCH:
 		if (!walk_branch(f, w, &in))
 			return false;
+		if (flow_passes_branch(&in, &w->c))
+			return true;
 		break;
 	case FLOW_JUMP:
 		walk_outside(f, (uint64_t)in.imm, &w->s);
