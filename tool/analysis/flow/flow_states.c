@@ -147,10 +147,13 @@ static void step_note(struct flow *f, struct block *b, uint64_t off, uint32_t nu
 /* Can step_note() be skipped for an instruction, provided that the next one has been walked? */
 static inline bool is_plain(const struct flow *f, const struct step *in)
 {
+	const struct flow_env *env = f->in.env;
+
 	if (f->in.throws)
 		return false;
-	if (in->flow == FLOW_NEXT)
-		return !in->imm | (f->in.env->reloc_count != 0);
+	if (in->flow == FLOW_NEXT) /* the number in the instruction is no address of code, or a relocation sets it */
+		return !in->imm || env->reloc_count ||
+		       (!env->continuation_count && !space_may_hold(env->space, (uint64_t)in->imm));
 	return in->flow == FLOW_BRANCH && needs_no_state(f, in);
 }
 
