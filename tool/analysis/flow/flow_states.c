@@ -265,13 +265,14 @@ static inline __attribute__((always_inline)) uint64_t pass_skip(struct pass *p, 
 {
 	uint64_t start = f->in.range->start, size = flow_size(f), limit, to;
 
-	if (!p->same || p->kept != !!f->saves.fn || p->after || f->in.range->open || p->next >= size || !f->at[p->next] ||
-	    f->skip.below <= start)
+	if (!p->same || p->kept != !!f->saves.fn || f->in.range->open || p->next >= size || !f->at[p->next] ||
+	    (p->after && f->steps[f->at[p->next] - 1].padding) || f->skip.below <= start)
 		return off;
 	limit = f->skip.below - start < size ? f->skip.below - start : size;
 	to = p->kept ? plain_skip(f, off, p->next, limit, true) : plain_skip(f, off, p->next, limit, false);
 	if (to == p->next)
 		return off;
+	p->after = false;
 	p->next = to;
 	return to - 1;
 }
