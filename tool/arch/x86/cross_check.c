@@ -116,8 +116,8 @@ static size_t opcode_bytes(const uint8_t *b)
  * after the opcode is included. Returns 0 if there are too few bytes. */
 static uint64_t head_key(const uint8_t *b, size_t avail)
 {
-	uint64_t h = 0;
 	size_t at = prefix_bytes(b, avail), i;
+	uint64_t h, word;
 
 	if (at < avail && (b[at] & 0xf0) == 0x40)
 		at++;
@@ -127,8 +127,10 @@ static uint64_t head_key(const uint8_t *b, size_t avail)
 	at += at < avail && b[at] < 0xc0 && (b[at] & 7) == 4 ? 2 : 1;
 	if (at > avail)
 		return 0;
-	for (i = 0; i < at; i++)
-		h = mix(h, b[i] + 1u);
+	memcpy(&word, b, sizeof(word));
+	h = mix(mix(0, at), at < sizeof(word) ? word & ~(UINT64_MAX << 8 * at) : word);
+	for (i = sizeof(word); i < at; i++)
+		h = mix(h, b[i]);
 	return h | 1;
 }
 
