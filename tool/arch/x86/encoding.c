@@ -25,27 +25,21 @@ enum encoding_imm {
 
 /* ---- the key bytes ------------------------------------------------------------- */
 
-/* The classes of bytes by which an instruction can begin. */
-enum { OPCODE, PREFIX, REX, ESCAPE, VEX3, VEX2 };
-
-static const uint8_t kinds[256] = {
-	[0x0f] = ESCAPE, [0x2e] = PREFIX, [0x3e] = PREFIX, [0x40 ... 0x4f] = REX,    [0x64 ... 0x66] = PREFIX,
-	[0xc4] = VEX3,   [0xc5] = VEX2,   [0xf0] = PREFIX, [0xf2 ... 0xf3] = PREFIX,
-};
-
-/* For opcodes of more than one byte: moves *at to the last byte of the opcode, and returns what follows it (RAW_*), or
- * 0 if that is unknown. `kind` is the class of the byte p[*at], which follows the prefixes. */
+/* For opcodes of more than one byte: moves *at to the last byte of the opcode, and returns what follows it: RAW_NO,
+ * RAW_PLAIN or RAW_MODRM. `kind` is that of the byte p[*at], which follows the prefixes. */
 static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at)
 {
 	switch (kind) {
-	case ESCAPE:
+	case RAW_ESCAPE:
 		++*at;
 		if (p[*at] != 0x38 && p[*at] != 0x3a)
 			return raw_follows[1][p[*at]];
 		++*at;
 		return RAW_MODRM;
-	case VEX3:
-	case VEX2: *at += kind == VEX3 ? 3 : 2; return p[*at] == 0x77 ? RAW_NO : RAW_MODRM; /* vzeroupper has no ModRM */
+	case RAW_VEX3:
+	case RAW_VEX2:
+		*at += kind == RAW_VEX3 ? 3 : 2;
+		return p[*at] == 0x77 ? RAW_NO : RAW_MODRM; /* vzeroupper has no ModRM */
 	default: return 0;
 	}
 }
@@ -54,20 +48,21 @@ static inline unsigned long_opcode(const uint8_t *p, unsigned kind, unsigned *at
  * instructions. */
 static inline __attribute__((always_inline)) unsigned head_length(const uint8_t *p)
 {
-	unsigned at = 0, follows, kind = kinds[p[0]], modrm;
+	unsigned at = 0, kind = raw_follows[0][p[0]], modrm;
 
-	while (kind == PREFIX) {
+	while (kind == RAW_PREFIX) {
 		if (++at > PREFIXES)
 			return 0;
-		kind = kinds[p[at]];
+		kind = raw_follows[0][p[at]];
 	}
-	if (kind == REX)
-		kind = kinds[p[++at]];
-	follows = __builtin_expect(kind == OPCODE, 1) ? raw_follows[0][p[at]] : long_opcode(p, kind, &at);
+	if (kind == RAW_REX)
+		kind = raw_follows[0][p[++at]];
+	if (__builtin_expect(kind >= RAW_PREFIX, 0))
+		kind = long_opcode(p, kind, &at);
 	at++;
-	if (!follows)
+	if (kind == RAW_NO)
 		return 0;
-	if (follows != RAW_PLAIN) {
+	if (kind != RAW_PLAIN) {
 		modrm = p[at++];
 		at += modrm < 0xc0 && (modrm & 7) == 4;
 	}

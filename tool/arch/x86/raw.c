@@ -137,6 +137,15 @@ const uint8_t raw_follows[2][256] = {
 		[0xf4] = PLAIN,
 		R(0xf6, 0xf7) = MODRM,
 		R(0xfe, 0xff) = MODRM,
+		[0x0f] = RAW_ESCAPE,
+		[0x2e] = RAW_PREFIX,
+		[0x3e] = RAW_PREFIX,
+		R(0x40, 0x4f) = RAW_REX,
+		R(0x64, 0x66) = RAW_PREFIX,
+		[0xc4] = RAW_VEX3,
+		[0xc5] = RAW_VEX2,
+		[0xf0] = RAW_PREFIX,
+		R(0xf2, 0xf3) = RAW_PREFIX,
 	},
 	{
 		[0x05] = PLAIN,        [0x0b] = PLAIN,        R(0x10, 0x17) = MODRM, [0x1e] = MODRM | RM,
@@ -205,7 +214,7 @@ uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at)
 		}
 	}
 	kind = map < 2 ? raw_follows[map][opcode] : MODRM;
-	if (!kind)
+	if (kind == RAW_NO || kind >= RAW_PREFIX)
 		return 0;
 	if (kind & MODRM)
 		at = modrm_read(bytes, at, rex, out);

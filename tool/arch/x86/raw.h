@@ -48,11 +48,17 @@ void raw_of(const ZydisDecodedInstruction *z, struct raw *out);
 uint32_t raw_read(const uint8_t *bytes, struct raw *out, unsigned *imm_at);
 #define RAW_BYTES 16u
 
-/* What follows an opcode: raw_follows[0] is for the one-byte opcodes, raw_follows[1] for those after 0f. */
+/* What follows an opcode: raw_follows[0] is for the one-byte opcodes, raw_follows[1] for those after 0f. In
+ * raw_follows[0], bytes that are no opcode have one of the last kinds. */
 enum {
-	RAW_NO,    /* unknown: it depends on more than the opcode */
-	RAW_PLAIN, /* an immediate or nothing */
-	RAW_MODRM, /* ModRM follows; this is a bit */
+	RAW_NO,         /* unknown: it depends on more than the opcode */
+	RAW_PLAIN,      /* an immediate or nothing */
+	RAW_MODRM,      /* ModRM follows; this is a bit */
+	RAW_PREFIX = 8, /* the byte is a legacy prefix */
+	RAW_REX,
+	RAW_ESCAPE, /* 0f: the opcode has more bytes */
+	RAW_VEX2,   /* the byte begins a VEX prefix of two or three bytes */
+	RAW_VEX3,
 };
 extern const uint8_t raw_follows[2][256];
 
