@@ -151,7 +151,7 @@ static inline bool is_plain(const struct flow *f, const struct step *in)
 
 	if (f->in.throws)
 		return false;
-	if (in->flow == FLOW_NEXT) /* the number in the instruction is no address of code, or a relocation sets it */
+	if (in->flow == FLOW_NEXT) /* no number in it is an address of code; with relocations, none is */
 		return !in->imm || env->reloc_count ||
 		       (!env->continuation_count && !space_may_hold(env->space, (uint64_t)in->imm));
 	return in->flow == FLOW_BRANCH && needs_no_state(f, in);

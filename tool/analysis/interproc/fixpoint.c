@@ -12,8 +12,8 @@
  *   handler of an interpreter     handlers_find()                itself, and what continues in it
  *   frame of a continuation       continuations_find()           itself, and what hands it on
  *   end of an open code range     open_trim(), open_extend()     itself
- *   function is noreturn          noreturn_find()                callers with code after the call; along chains of
- *                                                                calls without rounds (noreturn_chains.c)
+ *   function is noreturn          noreturn_ahead(), before the   callers with code after the call; along chains of
+ *                                 first round; noreturn_find()   calls without rounds (noreturn_chains.c)
  *   frames that edges bring       edges_apply()                  itself, unless its rows confirm them
  *   called, or part of another    called_find(),                 itself; for a part also those that tail-call it
  *   function                      parts_find()

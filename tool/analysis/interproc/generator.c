@@ -411,6 +411,7 @@ static void work_begin(struct work *w)
 {
 	size_t i;
 
+	noreturn_ahead(w);
 	own_stack_open(w);
 	undiscovered_in_data(w);
 	for (i = 0; i < w->ranges.count; i++)

@@ -19,6 +19,10 @@ bool call_resumes(const struct code_range *p);
  * their callers, and so on. */
 void chains_follow(struct work *w, const uint64_t *fresh, size_t count);
 
+/* noreturn_chains.c: before the first round, finds functions that cannot return among those that are called at the end
+ * of a code range. Requires noreturn_names(). */
+void noreturn_ahead(struct work *w);
+
 /* noreturn_named.c: before the first round, finds noreturn functions by their names: those that DWARF marks, and those
  * in the lists of the runtimes and of the profile. Requires w->ranges. */
 void noreturn_names(struct work *w);

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Follows chains of calls. Once a function is known not to return, its callers may have lost their only way to return,
- * and then their callers, and so on. A worklist follows these chains from callee to caller without waiting for the next
- * round. It ends because a function that is noreturn stays noreturn. The smallest code range in the worklist is always
- * next, so that a large code range is examined again only after the smaller ones are done.
+ * Finds noreturn functions by reachability alone (flow_gets_out()), which needs no states.
+ *
+ * After a round, follows chains of calls. Once a function is known not to return, its callers may have lost their only
+ * way to return, and then their callers, and so on. A worklist follows these chains from callee to caller without
+ * waiting for the next round. It ends because a function that is noreturn stays noreturn. The smallest code range in
+ * the worklist is always next, so that a large code range is examined again only after the smaller ones are done.
+ *
+ * Before the first round, examines the code ranges that probably do not return.
  */
 #include "analysis/interproc/noreturn.h"
+#include "arch/x86/byte_scan.h"
 #include "support/memory.h"
 
 #define CLASSES 33u /* number of classes of sizes: a class holds the sizes with the same highest bit */
@@ -131,6 +136,20 @@ static void chain_follow(struct chain *c)
 	w->env.stops = NULL;
 }
 
+/* Adds the code ranges that have been found to be noreturn to the list of noreturn functions. */
+static void stops_take(struct chain *c)
+{
+	struct work *w = c->w;
+	size_t i;
+
+	for (i = 0; i < w->ranges.count; i++)
+		if (c->stops[i]) {
+			w->state[i].noreturn = true;
+			noreturn_add(w, w->ranges.list[i].start);
+		}
+	noreturn_sort(w);
+}
+
 static void chain_begin(void *ctx, const struct link *x)
 {
 	struct chain *c = ctx;
@@ -142,17 +161,64 @@ static void chain_begin(void *ctx, const struct link *x)
 void chains_follow(struct work *w, const uint64_t *fresh, size_t count)
 {
 	struct chain c = {0};
-	size_t i;
 
 	chain_open(&c, w);
 	links_to(w, &w->graph.calls, fresh, count, chain_begin, &c);
 	links_to(w, &w->graph.tails, fresh, count, chain_begin, &c);
 	chain_follow(&c);
-	for (i = 0; i < w->ranges.count; i++)
-		if (c.stops[i]) {
-			w->state[i].noreturn = true;
-			noreturn_add(w, w->ranges.list[i].start);
-		}
+	stops_take(&c);
 	chain_close(&c);
-	noreturn_sort(w);
+}
+
+/* ---- before the first round ----------------------------------------------------------------- */
+
+/*
+ * Adds the code ranges that probably do not return to the worklist: those that are called by the last instruction of
+ * another code range, since compilers end code with a call only if the callee does not return; and those that end with
+ * such a call themselves and seem to contain no return, such as cold parts.
+ */
+static void likely_add(struct chain *c)
+{
+	const struct code_ranges *l = &c->w->ranges;
+	size_t i;
+
+	for (i = 0; i < l->count; i++) {
+		const struct code_range *p = &l->list[i];
+		uint64_t size = p->end - p->start, target = code_last_call(p->bytes, size, p->start);
+		uint32_t to = target ? range_number(&c->w->env, target) : NO_RANGE;
+
+		if (target && !code_may_return(p->bytes, size))
+			chain_add(c, (uint32_t)i);
+		if (to != NO_RANGE && l->list[to].start == target)
+			chain_add(c, to);
+	}
+}
+
+/* Each pass finds the functions that lead to nothing but those found by earlier passes. */
+#define PASSES 4u
+
+/*
+ * Without this, the first round would take all calls of the file's own noreturn functions for calls that return, and
+ * the second would analyse their callers again. The functions that are left out here are found after the first round.
+ * In object files the last bytes do not say what is called.
+ */
+void noreturn_ahead(struct work *w)
+{
+	bool some = !elf_is_object(w->file);
+	struct chain c = {0};
+	unsigned pass;
+	uint32_t i;
+
+	chain_open(&c, w);
+	w->env.stops = c.stops;
+	for (pass = 0; some && pass < PASSES; pass++) {
+		some = false;
+		likely_add(&c);
+		while ((i = chain_next(&c)) != NO_RANGE)
+			if (!flow_gets_out(&c.flow, &w->env, i, NULL, 0))
+				some = c.stops[i] = true;
+	}
+	w->env.stops = NULL;
+	stops_take(&c);
+	chain_close(&c);
 }

@@ -132,3 +132,17 @@ void callsites_find(const struct call_code *c, uint64_t **out, size_t *count)
 			call_note(&e, c, i);
 	ends_add(&e, c->size);
 }
+
+/* ---- the code of one function ------------------------------------------------------------- */
+
+uint64_t code_last_call(const uint8_t *bytes, size_t size, uint64_t addr)
+{
+	int32_t distance;
+
+	if (size <= sizeof(distance) || bytes[size - sizeof(distance) - 1] != 0xe8)
+		return 0;
+	memcpy(&distance, bytes + size - sizeof(distance), sizeof(distance));
+	return addr + size + (uint64_t)(int64_t)distance;
+}
+
+bool code_may_return(const uint8_t *bytes, size_t size) { return memchr(bytes, 0xc3, size); }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Scans of code byte by byte, without decoding, so that the results do not depend on where instructions begin. One
- * finds possible return addresses, that is, every address directly after bytes that encode a call. The others find
- * possible rip-relative operands. They miss none, but may also report bytes that only look like one.
+ * finds possible return addresses, that is, every address directly after bytes that encode a call. Others find possible
+ * rip-relative operands. These miss none, but may also report bytes that only look like one. The last two look at the
+ * code of one function.
  */
 #ifndef X86_BYTE_SCAN_H
 #define X86_BYTE_SCAN_H
@@ -26,6 +27,12 @@ struct call_code {
  * pass sections in ascending order of their addresses.
  */
 void callsites_find(const struct call_code *c, uint64_t **out, size_t *count);
+
+/* Returns the target of the direct call with which code at `addr` ends, if its last bytes look like one, or 0. */
+uint64_t code_last_call(const uint8_t *bytes, size_t size, uint64_t addr);
+/* May code contain a return? Returns true also if other bytes look like one; returns false for far returns and those
+ * that pop arguments, which are rare. */
+bool code_may_return(const uint8_t *bytes, size_t size);
 
 /* Could the four bytes at `disp` be the displacement of a disp32(%rip) operand? Never returns false for such a
  * displacement, but may return true for other bytes. Reads only the byte before `disp`. */
