@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* May the instruction change register r? */
 static bool changes(const struct step *in, unsigned r)
@@ -242,7 +243,7 @@ static __attribute__((noinline)) bool advance_way_same(const struct step *in, st
 	return same && s->slot_count == slots;
 }
 
-bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+static inline bool advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
 {
 	const unsigned frame = 1u << ETCH_REG_RSP | 1u << ETCH_REG_RBP;
 	unsigned slots = s->slot_count, changed = 0;
@@ -261,6 +262,24 @@ bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, str
 	}
 	advance_next(in, s, off, c, leaves); /* not flow_advance(): the walk has already tested flow_idle() */
 	return same && s->slot_count == slots && is_rule_kept(s, changed);
+}
+
+bool flow_advance_same(const struct step *in, struct state *s, uint32_t off, struct compared *c)
+{
+#ifdef ETCH_CHECK_STEPS
+	struct etch_rule before, after;
+	bool same;
+
+	state_rule(s, &before);
+	same = advance_same(in, s, off, c);
+	state_rule(s, &after);
+	if (!same || !memcmp(&before, &after, sizeof(before)))
+		return same;
+	fprintf(stderr, "flow: an instruction of kind %u changes a rule that is said to stay\n", in->op);
+	abort();
+#else
+	return advance_same(in, s, off, c);
+#endif
 }
 
 void flow_branch_taken(const struct step *in, struct state *s, uint32_t off, const struct compared *c)
