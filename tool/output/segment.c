@@ -369,6 +369,7 @@ static int layout_write(const struct seg_layout *l, const struct segment_request
 		memcpy(l->front + at + size, q->file + at, l->f.size - size - at);
 	}
 	*out_size = same ? l->f.size : l->out_size;
+	big_trim(l->f.size); /* the analysis has freed about as much memory as the output needs */
 	*out = big_zero(*out_size, 1);
 	if (same) {
 		big_copy(*out, l->f.data, l->f.size);
