@@ -6,6 +6,7 @@
  *
  * RULES OF THIS FILE. Async-signal-safe: no malloc, no lock, no libc. The caller knows that the module stays loaded.
  */
+#include <stdbool.h>
 #include <string.h>
 
 #include "exceptions/call_site.h"
@@ -66,77 +67,148 @@ static uint64_t read_number(struct reader *in, uint8_t encoding)
 	}
 }
 
-/* Tells what a chain of actions may do: it recognizes handlers for types and a cleanup, but not exception
- * specifications. */
-static enum call_site actions_read(struct reader in)
+/* A table whose header has been read. */
+struct table {
+	struct reader calls;            /* the entries of calls; they end where the actions begin */
+	const uint8_t *actions, *types; /* types are read backwards from here; this is also the end of the actions */
+	uint8_t encoding;               /* of the numbers in the entry of a call */
+	uint8_t type_size;              /* bytes of a type; 0 if there are none */
+	bool is_split;                  /* landing pads are relative to something other than the function */
+};
+
+/* Bytes of a number in an encoding; 0 if they vary. */
+static uint8_t encoded_size(uint8_t encoding)
 {
+	static const uint8_t sizes[8] = {8, 0, 2, 4, 8};
+
+	return sizes[encoding & 7];
+}
+
+/* Reads the header of a table. False if it is damaged. */
+static bool table_open(struct table *t, uint64_t at, uint64_t end)
+{
+	struct reader *in = &t->calls;
+	uint64_t types, length;
+	uint8_t encoding;
+
+	*t = (struct table){.calls = READER(at, end), .types = (const uint8_t *)(uintptr_t)end};
+	encoding = (uint8_t)read_bytes(in, 1); /* of the address that landing pads are relative to */
+	if (encoding == 0x00 || encoding == 0x1b) {
+		/* clang, for a function that is split into several sections */
+		t->is_split = true;
+		read_bytes(in, encoding ? 4 : 8);
+	} else if (encoding != 0xff) {
+		return false;
+	}
+	encoding = (uint8_t)read_bytes(in, 1);
+	if (encoding != 0xff) {
+		types = read_leb(in, 0);
+		t->type_size = encoded_size(encoding);
+		/* A type is an address, or relative to its own place. */
+		if (in->bad || types > (uint64_t)(in->end - in->at) || (encoding & 0x60) || !t->type_size)
+			return false;
+		t->types = in->at + types;
+	}
+	t->encoding = (uint8_t)read_bytes(in, 1);
+	length = read_leb(in, 0);
+	if (in->bad || in->at > t->types || length > (uint64_t)(t->types - in->at))
+		return false;
+	t->actions = in->end = in->at + length;
+	return true;
+}
+
+/* Tells what the chain of actions may do that begins at `offset`: it recognizes handlers for types and a cleanup, but
+ * not exception specifications. */
+static enum call_site actions_read(const struct table *t, uint64_t offset)
+{
+	uint64_t size = (uint64_t)(t->types - t->actions);
 	enum call_site site = SITE_TYPES;
 
 	for (unsigned i = 0; i < 256; i++) {
-		int64_t filter = (int64_t)read_leb(&in, 1), next;
-		const uint8_t *from = in.at;
+		struct reader in = {t->actions + offset, t->types, 0};
+		int64_t filter, next;
 
+		if (offset >= size)
+			return SITE_DAMAGED;
+		filter = (int64_t)read_leb(&in, 1);
+		offset = (uint64_t)(in.at - t->actions);
 		next = (int64_t)read_leb(&in, 1);
-		if (in.bad || filter < 0)
+		if (in.bad || (filter > 0 && (!t->type_size || (uint64_t)filter > size / t->type_size)))
+			return SITE_DAMAGED;
+		if (filter < 0)
 			return SITE_ASK;
 		if (!filter)
 			site = SITE_TYPES_CLEANUP;
 		if (!next)
 			return site;
-		if (next < -(1 << 24) || next > in.end - from)
-			return SITE_ASK;
-		in.at = from + next;
+		offset += (uint64_t)next;
 	}
 	return SITE_ASK;
 }
 
-static enum call_site landing_site(enum language language, const uint8_t *actions, uint64_t action, const uint8_t *end)
+/* The entry of a call. */
+struct call {
+	uint64_t from, size; /* the instructions of the call, from the start of the function */
+	uint64_t pad;        /* the landing pad, likewise; 0 if there is none */
+	uint64_t action;     /* the number of the first action's byte, from 1; 0 if there is none */
+};
+
+/* Reads all entries of calls. *found gets the one that covers the instruction at `ip`, from the start of the function.
+ * Returns whether there is one, or -1 if an entry is damaged. */
+static int calls_read(struct table *t, uint64_t ip, uint64_t function_size, struct call *found)
 {
-	if (!action || language == LANGUAGE_C)
-		return SITE_CLEANUP;
-	if (language != LANGUAGE_CXX || action - 1 >= (uint64_t)(end - actions))
-		return SITE_ASK;
-	return actions_read(READER((uintptr_t)actions + action - 1, (uintptr_t)end));
+	struct reader *in = &t->calls;
+	uint64_t end = 0;
+	int is_found = 0;
+
+	while (in->at < in->end) {
+		struct call c;
+
+		c.from = read_number(in, t->encoding);
+		c.size = read_number(in, t->encoding);
+		c.pad = read_number(in, t->encoding);
+		c.action = read_leb(in, 0);
+		if (in->bad || c.from < end || c.from > function_size || c.size > function_size - c.from ||
+		    (c.pad >= function_size && !t->is_split))
+			return -1;
+		end = c.from + c.size;
+		if (ip - c.from < c.size) {
+			*found = c;
+			is_found = 1;
+		}
+	}
+	return is_found;
 }
 
-enum call_site call_site_read(enum language language, uint64_t lsda, uint64_t start, uint64_t ip, uint64_t end,
+enum call_site call_site_read(enum language language, const struct call_site_table *table, uint64_t ip,
                               uint64_t *landing)
 {
-	struct reader in = READER(lsda, end);
-	uint8_t encoding;
-	uint64_t length;
-	const uint8_t *actions;
+	struct table t;
+	struct call call;
+	int is_found;
 
 	*landing = 0;
 	if (language == LANGUAGE_UNKNOWN)
 		return SITE_ASK;
-	if (!lsda)
+	if (!table->at)
 		return SITE_NONE;
-	if (read_bytes(&in, 1) != 0xff) /* landing pads are relative to something other than the function, which no
-	                                 * compiler writes */
-		return SITE_ASK;
-	if (read_bytes(&in, 1) != 0xff) /* offset of the table of types */
-		read_leb(&in, 0);
-	encoding = (uint8_t)read_bytes(&in, 1);
-	length = read_leb(&in, 0);
-	if (in.bad || length > (uint64_t)(in.end - in.at))
-		return SITE_ASK;
-	actions = in.at + length;
-	ip -= start + 1;
-	while (in.at < actions && !in.bad) {
-		uint64_t from = read_number(&in, encoding), size = read_number(&in, encoding);
-		uint64_t pad = read_number(&in, encoding), action = read_leb(&in, 0);
-
-		if (in.bad || ip < from) /* the table is sorted */
-			break;
-		if (ip - from >= size)
-			continue;
-		if (!pad)
-			return SITE_NONE;
-		*landing = start + pad;
-		return landing_site(language, actions, action, in.end);
-	}
+	if (!table_open(&t, table->at, table->end))
+		return SITE_DAMAGED;
+	is_found = calls_read(&t, ip - 1 - table->start, table->size, &call);
+	if (is_found < 0)
+		return SITE_DAMAGED;
 	/* The table has no entry for the call, which must not throw. C++ and a Rust panic then call std::terminate() or the
 	 * like; in C the exception continues in the caller. */
-	return language == LANGUAGE_C && !in.bad ? SITE_NONE : SITE_ASK;
+	if (!is_found)
+		return language == LANGUAGE_C ? SITE_NONE : SITE_ASK;
+	if (!call.pad)
+		return SITE_NONE;
+	if (t.is_split)
+		return SITE_ASK;
+	*landing = table->start + call.pad;
+	if (!call.action || language == LANGUAGE_C)
+		return SITE_CLEANUP;
+	if (language == LANGUAGE_CXX)
+		return actions_read(&t, call.action - 1);
+	return SITE_ASK;
 }

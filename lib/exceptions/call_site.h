@@ -15,6 +15,7 @@ enum call_site {
 	SITE_TYPES,   /* only handlers for types: if none of them matches, the same as SITE_NONE */
 	SITE_TYPES_CLEANUP, /* handlers for types and a cleanup: if no handler matches, the same as SITE_CLEANUP */
 	SITE_ASK,           /* only the personality routine knows */
+	SITE_DAMAGED,       /* the table is not as a compiler writes it: libgcc handles the exception */
 };
 
 /* The language that a table belongs to. */
@@ -25,12 +26,15 @@ enum language {
 	LANGUAGE_RUST, /* rust_eh_personality */
 };
 
-/*
- * Reads the entry of the call that ends before `ip`. lsda: the table (gcc/except.cc,
- * output_function_exception_table), 0 if there is none; start: the start of the function; end: the end of the module,
- * beyond which nothing is read. *landing gets the landing pad.
- */
-enum call_site call_site_read(enum language language, uint64_t lsda, uint64_t start, uint64_t ip, uint64_t end,
+/* A function with its table of handlers (gcc/except.cc, output_function_exception_table). */
+struct call_site_table {
+	uint64_t at;          /* the table; 0 if there is none */
+	uint64_t start, size; /* the function */
+	uint64_t end;         /* the end of the module, beyond which nothing is read */
+};
+
+/* Reads the entry of the call that ends before `ip`. *landing gets the landing pad. */
+enum call_site call_site_read(enum language language, const struct call_site_table *table, uint64_t ip,
                               uint64_t *landing);
 
 #endif

@@ -10,8 +10,13 @@
  *
  * A walk must find its way from every instruction of this file. Until the last register is loaded, it finds the
  * thrower's stack, and the thrower's registers, which are saved here. After that it finds the frame with the landing
- * pad, at the call that this frame has made: rsi is the frame's stack pointer at that call, and the word below it still
+ * pad, at the call that this frame has made: rdi is the frame's stack pointer at that call, and the word below it still
  * holds the call's return address. A signal handler does not overwrite that word (RECORD_ARGS_SIZE).
+ *
+ * A landing pad reads none of the registers that a call may change, except rax and rdx. If a damaged table of handlers
+ * leads to other code, that code may read them. So rcx, rsi and rdi have the values here that they have after a landing
+ * by libgcc (gcc 12's; rcx also by others): the address of the landing pad in rcx and rsi, and the frame's stack pointer
+ * in rdi.
  */
 #ifdef __CET__ /* the property note that the compiler emits for C files */
 #include <cet.h>
@@ -84,15 +89,16 @@ exceptions_land:
 	mov	LAND_RAX(%rsp), %rax
 	mov	LAND_RDX(%rsp), %rdx
 	mov	LAND_RIP(%rsp), %rcx
-	mov	LAND_CFA(%rsp), %rsi
-	mov	LAND_RSP(%rsp), %rdi
+	mov	%rcx, %rsi
+	mov	LAND_CFA(%rsp), %rdi
+	mov	LAND_RSP(%rsp), %r8
 	mov	LAND(%rsp), %rbx
 	mov	LAND+8(%rsp), %rbp
 	mov	LAND+16(%rsp), %r12
 	mov	LAND+24(%rsp), %r13
 	mov	LAND+32(%rsp), %r14
 	mov	LAND+40(%rsp), %r15
-	.cfi_def_cfa rsi, 0
+	.cfi_def_cfa rdi, 0
 	.cfi_restore rbx
 	.cfi_restore rbp
 	.cfi_restore r12
@@ -101,7 +107,7 @@ exceptions_land:
 	.cfi_restore r15
 	/* libgcc's probe, at which debuggers stop to follow an exception; its arguments are the frame and the address. */
 990:	nop
-	mov	%rdi, %rsp
+	mov	%r8, %rsp
 	notrack jmp *%rcx
 	.cfi_endproc
 	.size	exceptions_land, .-exceptions_land
@@ -115,7 +121,7 @@ exceptions_land:
 993:	.quad	990b, _.stapsdt.base, 0
 	.asciz	"libgcc"
 	.asciz	"unwind"
-	.asciz	"8@%rsi 8@%rcx"
+	.asciz	"8@%rdi 8@%rcx"
 994:	.balign	4
 
 	.section .stapsdt.base, "aG", "progbits", .stapsdt.base, comdat

@@ -183,6 +183,8 @@ static bool site_take(struct record *r, const struct prepare_image *im, const st
 {
 	const struct etch_cie *cie = &fde->cie;
 	uint64_t at = im->bias + cie->personality, lsda = fde->lsda ? im->bias + fde->lsda : 0, landing;
+	struct call_site_table table;
+	enum call_site site;
 
 	if (!delta_take(&r->start, r->ip, im->bias + fde->start))
 		return false;
@@ -202,9 +204,10 @@ static bool site_take(struct record *r, const struct prepare_image *im, const st
 	r->personality = (uint16_t)personality_enter(at, cie->personality_indirect);
 	if (!r->personality)
 		return false;
-	r->site = (uint8_t)call_site_read((enum language)personalities[r->personality].language, lsda,
-	                                  im->bias + fde->start, r->ip, im->end, &landing);
-	return r->site == SITE_ASK || !landing || delta_take(&r->landing, r->ip, landing);
+	table = (struct call_site_table){lsda, im->bias + fde->start, fde->end - fde->start, im->end};
+	site = call_site_read((enum language)personalities[r->personality].language, &table, r->ip, &landing);
+	r->site = (uint8_t)site;
+	return site != SITE_DAMAGED && (site == SITE_ASK || !landing || delta_take(&r->landing, r->ip, landing));
 }
 
 /* The address in memory of the function of an entry of .eh_frame_hdr's table; libgcc compares these. */
