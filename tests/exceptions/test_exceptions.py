@@ -330,6 +330,20 @@ def test_beside_another_unwinder_it_stays_out_of_the_way(zoo, library, tmp_path,
     assert p.stderr == f"libetch-exceptions: not in use: {why}\n"
 
 
+def test_with_musl_it_stays_out_of_the_way(library, tmp_path):
+    """A program of musl starts with the library preloaded. libgcc_s.so.1 of such a system is played by one without contents."""
+    need("musl-gcc")
+    names = [n.split("@")[0] for n in run(["nm", "-D", "--undefined-only", library]).stdout.split() if n.startswith("_Unwind_")]
+    names += ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow"]
+    (tmp_path / "gcc.c").write_text("".join(f"void {n}(void) {{}}\n" for n in names))
+    run(["musl-gcc", "-shared", "-fPIC", "-o", tmp_path / "libgcc_s.so.1", tmp_path / "gcc.c"])
+    (tmp_path / "t.c").write_text("#include <stdio.h>\nint main(void)\n{\n\treturn puts(\"runs\") < 0;\n}\n")
+    run(["musl-gcc", "-o", tmp_path / "t", tmp_path / "t.c"])
+    p = run([tmp_path / "t"], env=preloaded(library, LD_LIBRARY_PATH=str(tmp_path), ETCH_UNWIND_VERBOSE="1"))
+    assert p.stdout == "runs\n"
+    assert p.stderr == "libetch-exceptions: not in use: this libc has no _dl_find_object()\n"
+
+
 def test_a_process_without_the_variable(zoo, library):
     """A set-user-ID program would ignore it; the library needs none."""
     d = zoo("O2")
