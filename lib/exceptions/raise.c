@@ -21,6 +21,9 @@
 #include "exceptions/start.h"
 #include "unwind/unwind_internal.h"
 
+/* The loop over the frames has what it does with a frame in it. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 /* entry_x86.S knows this layout. */
 struct entry {
 	struct frame came;          /* the caller's registers */
@@ -71,7 +74,7 @@ static void context_begin(struct raise *x)
 	x->is_context = true;
 }
 
-static int ask(struct raise *x, const struct record *r, int actions)
+static __attribute__((noinline)) int ask(struct raise *x, const struct record *r, int actions)
 {
 	personality_fn *fn = (personality_fn *)personality_function(&personalities[r->personality]);
 	const uint64_t *reg = x->frame.reg;
@@ -92,7 +95,7 @@ static int ask(struct raise *x, const struct record *r, int actions)
 
 /* Is the record's personality routine still the one that it was when the record was made? A module that has been loaded
  * again may have been bound to another routine, or another file may be at the routine's address. */
-static bool same_personality(struct records_view *v, const struct record *r)
+static __attribute__((noinline)) bool same_personality(struct records_view *v, const struct record *r)
 {
 	const struct personality *p = &personalities[r->personality];
 
@@ -107,11 +110,13 @@ static bool same_personality(struct records_view *v, const struct record *r)
 }
 
 /* What is known about the frame without asking its personality routine. */
-static enum call_site site_of(struct raise *x, const struct record *r)
+static ALWAYS_INLINE enum call_site site_of(struct raise *x, const struct record *r)
 {
+	if (__builtin_expect(x->mode == EXCEPTIONS_ON && !r->module, 1))
+		return r->site;
 	if (!r->personality)
 		return SITE_NONE;
-	if (x->mode != EXCEPTIONS_ON || (r->module && r->site != SITE_ASK && !same_personality(&x->view, r)))
+	if (x->mode != EXCEPTIONS_ON || (r->site != SITE_ASK && !same_personality(&x->view, r)))
 		return SITE_ASK;
 	return r->site;
 }
@@ -173,11 +178,13 @@ static void first_note(struct raise *x)
 }
 
 /* Handles one frame in the first phase. */
-static int search(struct raise *x, const struct record *r)
+static ALWAYS_INLINE int search(struct raise *x, const struct record *r)
 {
 	enum call_site site = site_of(x, r);
 	int reason;
 
+	if (__builtin_expect(site == SITE_NONE, 1))
+		return GO_ON;
 	if (not_for_types(x, r, site))
 		site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
 	if (site == SITE_CLEANUP)
@@ -231,12 +238,14 @@ static int land_by(struct raise *x, const struct record *r)
 }
 
 /* Handles one frame in the second phase. */
-static int unwind(struct raise *x, const struct record *r)
+static ALWAYS_INLINE int unwind(struct raise *x, const struct record *r)
 {
 	bool is_handler = x->frame.reg[FRAME_RSP] == x->e->private_2;
 	enum call_site site = is_handler ? SITE_ASK : site_of(x, r);
 	int reason;
 
+	if (__builtin_expect(site == SITE_NONE, 1))
+		return GO_ON;
 	if (not_for_types(x, r, site))
 		site = site == SITE_TYPES ? SITE_NONE : SITE_CLEANUP;
 	if (site == SITE_CLEANUP)
@@ -259,7 +268,7 @@ static int unwind(struct raise *x, const struct record *r)
 typedef int step_fn(struct raise *x, const struct record *r);
 
 /* Goes from frame to frame until a step returns something other than GO_ON. */
-static inline __attribute__((always_inline)) int frames_walk(struct raise *x, step_fn *step)
+static ALWAYS_INLINE int frames_walk(struct raise *x, step_fn *step)
 {
 	for (;;) {
 		const struct record *r = record_at(&x->view, x->frame.reg[FRAME_RIP]);
