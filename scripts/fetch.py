@@ -68,14 +68,17 @@ def verify(path, sha256):
         raise Unavailable(f"{path.name} has SHA-256 {digest}, expected {sha256}")
 
 
-def unpack(archive, into, wanted=None):
+def unpack(archive, into, wanted=None, only=None):
     """Unpacks an archive without its top directory; with `wanted`, a map from
-    member to new name, only those. Links, devices and ways out are refused."""
+    member to new name, only those; with `only`, a regular expression, only the members whose whole name it matches.
+    Links, devices and ways out are refused."""
     with tarfile.open(archive) as tar:
         for m in tar:
             name = m.name.partition("/")[2]
             if wanted is not None:
                 name = wanted.get(name)
+            if only and not re.fullmatch(only, name):
+                continue
             if not name or not (m.isfile() or m.isdir()):
                 continue
             target = (into / name).resolve()
@@ -129,8 +132,9 @@ def apt_options(kind="deb-src", suite=None):
     return options
 
 
-def from_debian(work, package, archive, sha256, suite=None):
-    """The archive of the original authors out of a Debian source package, of this system's release or of another."""
+def from_debian(work, package, archive, sha256, only=None, suite=None):
+    """The archive of the original authors out of a Debian source package, of this system's release or of another; with
+    `only`, a regular expression, only the files whose name it matches."""
     options = apt_options(suite=suite)
     for attempt in (1, 2):
         if attempt == 2 or not any((CACHE / (f"apt-{suite}-src" if suite else "apt") / "lists").glob("*Sources*")):
@@ -148,7 +152,7 @@ def from_debian(work, package, archive, sha256, suite=None):
     if not path.is_file():
         raise Unavailable(f"Debian's {package} is another version here: no {archive}")
     verify(path, sha256)
-    unpack(path, work / "tree")
+    unpack(path, work / "tree", only=only)
 
 
 def from_debian_files(work, package, wanted, depends=(), suite=None):
@@ -398,6 +402,15 @@ SOURCES = {
     # Throws and catches exceptions, where most small C++ libraries do without.
     "jsoncpp": (None, of_debian(from_debian, "libjsoncpp", "libjsoncpp_1.9.5.orig.tar.gz",
         "f409856e5920c18d0c2fb85276e24ee607d2a09b5e7d5f0a371368903c275da2")),
+    # Their tests throw (scripts/exceptions_suites.py).
+    "nlohmann-json": (None, of_debian(from_debian, "nlohmann-json3", "nlohmann-json3_3.11.2.orig.tar.gz",
+        "d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273")),
+    "pybind11": (None, of_debian(from_debian, "pybind11", "pybind11_2.10.3.orig.tar.gz",
+        "5d8c4c5dda428d3a944ba3d2a5212cb988c2fae4670d58075a5a49075a6ca315")),
+    "boost-exception": (None, of_debian(from_debian, "boost1.74", "boost1.74_1.74.0+ds1.orig.tar.xz",
+        "192f5df504d282cb81288f88232d8af45b64a9ab531e1c7cf8ae955f16f6bb28", r"libs/(.*/)?include/.*|libs/(exception|throw_exception)/test/.*|libs/thread/src/.*")),
+    "rust-panics": (None, of_debian(from_debian, "rustc", "rustc_1.63.0+dfsg1.orig.tar.xz",
+        "ad79e62b57ab06516595da2513369b0285b6e2bde1331c00a4197f492f7fad3d", r"src/test/ui/(panics|unwind-abis|drop|rfc-1937-termination-trait)/.*|src/test/ui/[^/]*(panic|unwind)[^/]*/.*|library/[^/]*/tests/.*")),
     "sqlite": (sqlite_amalgamate, {
         **of_debian(from_debian, "sqlite3", "sqlite3_3.40.1.orig.tar.xz",
             "aaa776260ab4dc976db34aa7891819484c8676b5b2783123ebc6301e2ca5d655"),
