@@ -39,24 +39,44 @@ static bool grow(uint64_t used)
 	return true;
 }
 
-/* The node of a frame, which is added if it is new; 0 if it does not fit. */
-static uint32_t node_add(uint32_t parent, uint64_t ip)
+#define IP_MASK 0xffffffffffffu /* the bits of heap_node.ip */
+
+static inline bool node_is(const struct heap_node *n, uint32_t parent, uint64_t ip)
 {
-	struct heap_node *nodes = (void *)recording.nodes.at;
+	return n->parent == parent && n->ip == ip;
+}
+
+/* Adds a node that the table does not have. Returns 0 if it does not fit. */
+static __attribute__((noinline)) uint32_t node_add(uint32_t parent, uint64_t ip)
+{
+	struct heap_node *nodes;
 	uint64_t count = recording.head->node_count, i;
 
 	if ((!tree.slots || 2 * count > tree.mask) && !grow(count))
 		return 0;
-	for (i = place(parent, ip); tree.slots[i]; i = (i + 1) & tree.mask)
-		if (nodes[tree.slots[i]].parent == parent && nodes[tree.slots[i]].ip == ip)
-			return tree.slots[i];
 	if (!region_has(&recording.nodes, (count + 1) * sizeof(*nodes)))
 		return 0;
-	nodes = (void *)recording.nodes.at; /* it may have moved */
+	for (i = place(parent, ip); tree.slots[i]; i = (i + 1) & tree.mask)
+		;
+	nodes = (void *)recording.nodes.at;
 	nodes[count] = (struct heap_node){.ip = ip, .parent = parent, .module = parent ? module_number(ip - 1) : 0};
 	tree.slots[i] = (uint32_t)count;
 	__atomic_store_n(&recording.head->node_count, count + 1, __ATOMIC_RELEASE);
 	return (uint32_t)count;
+}
+
+/* The node of a frame, which is added if it is new; 0 if it does not fit. likely: a node that it may be, or 0. */
+static inline uint32_t node_of(uint32_t parent, uint64_t ip, uint32_t likely)
+{
+	const struct heap_node *nodes = (void *)recording.nodes.at;
+
+	if (likely && node_is(&nodes[likely], parent, ip))
+		return likely;
+	if (tree.slots)
+		for (uint64_t i = place(parent, ip); tree.slots[i]; i = (i + 1) & tree.mask)
+			if (node_is(&nodes[tree.slots[i]], parent, ip))
+				return tree.slots[i];
+	return node_add(parent, ip);
 }
 
 static uint32_t leaf_of(uint32_t node)
@@ -80,19 +100,16 @@ uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned k
 {
 	uint32_t node;
 
-	if (known) {
-		node = nodes[count - known];
-	} else {
-		node = node_add(0, (tree.unloads << 8 | (uint64_t)stop) & 0xffffffffffffu);
-		if (!node)
-			return 0;
+	if (known)
+		node = nodes[known - 1];
+	else
+		node = node_of(0, (tree.unloads << 8 | (uint64_t)stop) & IP_MASK, 0);
+	for (unsigned k = known; node && k < count; k++) {
+		node = node_of(node, (uint64_t)(uintptr_t)ips[count - 1 - k] & IP_MASK, nodes[k]);
+		nodes[k] = node;
 	}
-	for (unsigned i = count - known; i-- > 0;) {
-		node = node_add(node, (uint64_t)(uintptr_t)ips[i] & 0xffffffffffffu);
-		if (!node)
-			return 0;
-		nodes[i] = node;
-	}
+	if (!node)
+		return 0;
 	return leaf_of(node);
 }
 

@@ -9,8 +9,9 @@
 #include "heap/recording.h"
 
 /*
- * Returns the leaf of a stack, whose frames are given innermost first; 0 if the stack does not fit. nodes[] gets the
- * number of each frame's node. Those of the outermost `known` frames are in it already.
+ * Returns the leaf of a stack of `count` frames; 0 if the stack does not fit. nodes[] gets the number of each frame's
+ * node, the outermost frame's first. Those of the outermost `known` frames are in it already. The other elements are 0
+ * or numbers of nodes, and are tried first. ips[] has the addresses of the other frames, the innermost first.
  */
 uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned known, enum heap_stop stop);
 

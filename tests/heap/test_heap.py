@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """etch heap: who allocates, by a program whose sums are known (tests/data/heap/work.c) and an independent count."""
 
+import collections
 import gzip
 import json
 import os
@@ -170,6 +171,23 @@ def test_removed_files(etch, work, tmp_path):
     shutil.copy(work, tmp_path / "gone")
     found, _ = folded(etch, tmp_path, "sh", "-c", f"{tmp_path}/gone all; sleep 1; rm {tmp_path}/gone", measure="total")
     assert of(found, "busy") == 100000
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("flags", [["-O1"], ["-O2", "-fno-omit-frame-pointer"]], ids=str)
+def test_each_stack_is_right(etch, tmp_path, flags, threads):
+    """Walks reuse the frames of the thread's last walk. The program itself counts allocations by their path of calls."""
+    program = tmp_path / "paths"
+    run(["gcc", *flags, "-pthread", HERE / "paths.c", "-o", program])
+    told = dict(line.split() for line in run([program, threads, 150000]).stdout.splitlines())
+    found, text = folded(etch, tmp_path, program, threads, 150000, measure="total")
+    clean(text)
+    counted = collections.Counter()
+    for frames, size in found:
+        if "allocate" in frames:
+            counted["".join(f[1] for f in frames if re.fullmatch("f[a-f]", f)) or "-"] += size // 16
+    assert len(told) > 5000
+    assert counted == {path: int(count) for path, count in told.items()}
 
 
 def test_sampled(etch, work, tmp_path):
