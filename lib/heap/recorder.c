@@ -197,7 +197,7 @@ static NO_ASAN void stack_walk(struct heap_thread *t, const uint64_t *frame)
 
 	if (t->generation != now) {
 		etch_walk_reset(&t->walk);
-		memset(t->nodes, 0, sizeof(t->nodes));
+		memset(t->frames, 0, sizeof(t->frames));
 		t->is_walk_recorded = false;
 		t->generation = now;
 	}
@@ -275,7 +275,7 @@ static inline void sums_remove(const struct live_block *b)
 static void block_add(void *block, size_t size, struct heap_thread *t)
 {
 	const struct heap_stack *s = &t->stack;
-	struct live_block b = {.size = size, .leaf = tree_leaf(s->ips, t->nodes, s->count, s->known, s->stop)}, was;
+	struct live_block b = {.size = size, .leaf = tree_leaf(s->ips, t->frames, s->count, s->known, s->stop)}, was;
 	bool replaced;
 
 	recording.head->stops[s->stop]++;
@@ -314,6 +314,7 @@ void recorder_alloc(void *block, size_t size, const uint64_t *frame)
 	if (!block || !(t = enter(1)))
 		return;
 	if (is_sampled(t, size)) {
+		live_prefetch((uint64_t)(uintptr_t)block);
 		stack_walk(t, frame);
 		if (lock_recording()) {
 			block_add(block, size, t);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/heap_file.h"
+#include "heap/stack_tree.h"
 
 /* A stack. */
 struct heap_stack {
@@ -25,11 +25,11 @@ struct heap_thread {
 	int busy; /* the recorder runs in this thread: a signal handler must not enter it */
 	uint64_t random;
 	uint64_t generation; /* generation of the recording and the code: stacks of two generations are not compared */
-	/* `walk` has the frames of the stack whose nodes are in `nodes`. */
+	/* `walk` has the frames of the stack that is in `frames`. */
 	bool is_walk_recorded;
 	struct heap_stack stack;
-	/* The nodes of the last recorded stack, the outermost frame's first; after them those of earlier stacks, or 0. */
-	uint32_t nodes[HEAP_FRAMES_MOST];
+	/* The last recorded stack, the outermost frame first; after it frames of earlier stacks, or zeroes. */
+	struct tree_frame frames[HEAP_FRAMES_MOST];
 	struct etch_walk walk;
 };
 
