@@ -242,6 +242,24 @@ func main() { if outer(400000000) == 1 { os.Exit(1) } }
         ("runtime.goexit", "runtime.main", "main.main", "main.outer", "main.spin") in chains, chains
 
 
+def test_go_on_another_stack(etch, go, tmp_path, sampled):
+    """Go's runtime collects garbage on a stack of its own, above or below the goroutine's, which the kernel does not copy.
+    All such stacks have this reason, and no other one."""
+    (tmp_path / "go.mod").write_text("module a\ngo 1.20\n")
+    (tmp_path / "main.go").write_text("""package main
+import ("os"; "fmt")
+type node struct { left, right *node }
+func tree(n int) *node { if n == 0 { return &node{} }; return &node{tree(n - 1), tree(n - 1)} }
+func main() { keep := tree(18); for i := 0; i < 60; i++ { tree(14) }; if keep.left == nil { fmt.Println(1); os.Exit(1) } }
+""")
+    go("build", "-o", tmp_path / "a", ".", cwd=tmp_path, GOFLAGS="-mod=mod")
+    found, table = folded(etch, tmp_path, tmp_path / "a")
+    switched = sum(n for f, n in found if any(name.startswith("runtime.systemstack") for name in f[:3]))
+    assert switched > 5
+    assert re.search(r"\d+ stacks are incomplete: the caller's frame is on another stack, which is not copied", table), table
+    assert "frames out of order" not in table and "deeper than its copy" not in table, table
+
+
 def test_code_made_at_run_time(etch, tmp_path, sampled):
     """A JIT's map file has the names; without it nothing is guessed."""
     (tmp_path / "jit.c").write_text(r"""
