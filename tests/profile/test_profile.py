@@ -210,6 +210,13 @@ def test_musl(etch, tmp_path, sampled):
     assert all("main" in f for f, _ in found if f[-1] == "hot")
 
 
+def test_a_file_without_symbols(etch, burn, tmp_path, sampled):
+    run(["strip", "-o", tmp_path / "bare", burn])
+    line = r"\d+ samples are in functions of bare that no symbol names: a debug file would"
+    assert re.search(line, run([etch, "profile", tmp_path / "bare", "0.3"]).stderr)
+    assert "no symbol names" not in run([etch, "profile", burn, "0.3"]).stderr
+
+
 def test_rust(etch, tmp_path, sampled):
     if not shutil.which("rustc"):
         pytest.skip("rustc is not installed, and not needed to build etch")
