@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """etch profile: where a program's time goes, by programs whose answer is known (tests/data/profile/burn.c)."""
 
+import collections
 import gzip
 import json
 import os
@@ -208,6 +209,39 @@ def test_musl(etch, tmp_path, sampled):
     found, _ = folded(etch, tmp_path, tmp_path / "burn", "0.3")
     check_shares(found)
     assert all("main" in f for f, _ in found if f[-1] == "hot")
+
+
+INLINED = {"first.cc": """
+static volatile unsigned sink;
+static inline __attribute__((always_inline)) void innermost(unsigned n) { while (n--) sink += n; }
+static inline __attribute__((always_inline)) void middle(unsigned n) { innermost(n); }
+__attribute__((noinline)) void outer(unsigned n) { middle(n); sink++; }
+""", "second.cc": """
+#include <map>
+#include <regex>
+void outer(unsigned);
+void inlined_elsewhere(unsigned);
+int main(int, char **argv) { std::map<int, std::string> m; std::regex r(argv[0][0] ? "a" : "b"); outer(300000000); inlined_elsewhere(300000000); return (int)m.size(); }
+""", "third.cc": """
+#include <functional>
+static volatile unsigned sink;
+static inline __attribute__((always_inline)) void third_innermost(unsigned n) { while (n--) sink += n; }
+__attribute__((noinline)) void inlined_elsewhere(unsigned n) { third_innermost(n); sink++; }
+"""}
+
+
+@pytest.mark.parametrize("flags", [["-gz=none"], ["-gz=zlib"], ["-gz=zlib", "-flto"], ["-gz=zlib", "-fno-eliminate-unused-debug-types", "-ffunction-sections"]], ids=str)
+def test_inlined_functions_in_compressed_dwarf(etch, tmp_path, sampled, flags):
+    """Of a compressed .debug_info only the units that have samples are expanded, or all of them if one refers to others."""
+    for name, text in INLINED.items():
+        (tmp_path / name).write_text(text)
+    run(["g++", "-g", "-O1", *flags, *INLINED, "-o", "a"], cwd=tmp_path)
+    found, _ = folded(etch, tmp_path, tmp_path / "a")
+    chains = collections.Counter()
+    for frames, n in found:
+        chains[tuple(f for f in frames if not f.endswith("_[k]"))[-4:]] += n
+    assert any(c == ("main", "outer", "middle", "innermost") for c in chains), chains
+    assert any(c[-3:] == ("main", "inlined_elsewhere", "third_innermost") for c in chains), chains
 
 
 def test_a_file_without_symbols(etch, burn, tmp_path, sampled):
