@@ -37,20 +37,24 @@ static void option_error(const char *command, char *text, const struct option *l
 
 int argument_option(int argc, char **argv, const char *shorts, const struct option *longs)
 {
+	static FILE *messages; /* kept for the next call, since making a stream takes longer than reading an option */
+	static char *text;
+	static size_t size;
 	FILE *terminal = stderr;
-	char *text;
-	size_t size;
 	int c;
 
+	if (!messages)
+		messages = mem_stream(&text, &size);
 	/* The message quotes the argument unescaped. glibc writes it to the stream that `stderr` denotes at that time. */
-	stderr = mem_stream(&text, &size);
+	stderr = messages;
 	c = getopt_long(argc, argv, shorts, longs, NULL);
-	mem_stream_close(stderr, &text);
 	stderr = terminal;
-	if (size) {
-		text[size - 1] = 0; /* removes the newline */
-		option_error(argv[0], text, longs);
-	}
+	if (!ftell(messages))
+		return c;
+	mem_stream_close(messages, &text);
+	messages = NULL;
+	text[size - 1] = 0; /* removes the newline */
+	option_error(argv[0], text, longs);
 	free(text);
 	return c;
 }

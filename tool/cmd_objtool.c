@@ -18,27 +18,36 @@
 
 /*
  * The passes and options of objtool that etch lacks. Each is an error, unless --fallback passes the command line to the
- * real objtool, or --skip drops it by name. `action`: it is a pass; false: it is an option of passes.
+ * real objtool, or --skip drops it by name. `action`: it is a pass; false: it is an option of passes. `instead`: what
+ * gives as much, or null.
  */
 static const struct unsupported {
 	char option;
 	const char *name;
 	bool action;
+	const char *instead;
 } unsupported[] = {
-	{'D', "dump", true},  {'T', "backtrace", false}, {'v', "verbose", false},
-	{'d', "disas", true}, {'Z', "trace", false},     {'J', "klp-symids", true},
+	{'d', "disas", true, "etch inspect code prints the code of a function"},
+	{'Z', "trace", false, "etch inspect code prints the CFA at each instruction of a function"},
+	{'J', "klp-symids", true, NULL},
 };
 #define UNSUPPORTED_COUNT (sizeof(unsupported) / sizeof(unsupported[0]))
 
 /* For each option, the first release in which objtool has it. */
 static const struct {
 	char option;
+	const char *name;
 	unsigned since;
 } newer_options[] = {
-	{'P', LINUX_NUMBER(6, 12)}, {'C', LINUX_NUMBER(6, 12)}, {'v', LINUX_NUMBER(6, 12)}, {'d', LINUX_NUMBER(7, 2)},
-	{'G', LINUX_NUMBER(7, 2)},  {'W', LINUX_NUMBER(7, 2)},  {'I', LINUX_NUMBER(7, 2)},  {'U', LINUX_NUMBER(7, 2)},
-	{'E', LINUX_NUMBER(7, 2)},  {'Z', LINUX_NUMBER(7, 2)},  {'J', LINUX_NUMBER(7, 2)},
+	{'P', "prefix", LINUX_NUMBER(6, 12)},    {'C', "cfi", LINUX_NUMBER(6, 12)},
+	{'v', "verbose", LINUX_NUMBER(6, 12)},   {'d', "disas", LINUX_NUMBER(7, 2)},
+	{'G', "noabs", LINUX_NUMBER(7, 2)},      {'W', "werror", LINUX_NUMBER(7, 2)},
+	{'I', "wide", LINUX_NUMBER(7, 2)},       {'U', "output", LINUX_NUMBER(7, 2)},
+	{'E', "fineibt", LINUX_NUMBER(7, 2)},    {'Z', "trace", LINUX_NUMBER(7, 2)},
+	{'J', "klp-symids", LINUX_NUMBER(7, 2)},
 };
+
+#define WORD_SHOWN 60 /* bytes of a wrong word that a message shows */
 
 /* The words of a command line. */
 struct words {
@@ -51,6 +60,7 @@ struct words {
 struct command_line {
 	struct objtool_options make;
 	bool asked[UNSUPPORTED_COUNT], skipped[UNSUPPORTED_COUNT];
+	bool dump;
 	bool acts, no_uaccess, no_stackval, no_skylake, no_prefix, no_noinstr, no_unret, no_cfi, no_fineibt;
 	bool quiet; /* prints no messages, since the real objtool will report what is wrong */
 };
@@ -87,6 +97,7 @@ static void help(void)
 	       "  -u, --uaccess          warn if access to user memory is enabled at a call or a return\n"
 	       "  -n, --noinstr          warn of calls that leave code that must not be instrumented; with\n"
 	       "                         --link\n"
+	       "      --dump[=orc]       print the unwind rows of FILE.o; no other action is possible with it\n"
 	       "\n"
 	       "Options:\n"
 	       "      --unret            warn of returns that entry code reaches before it has reset the CPU's\n"
@@ -102,6 +113,9 @@ static void help(void)
 	       "      --output=FILE      (7.2, also -o FILE) write the result to FILE, and leave the object\n"
 	       "                         as it is\n"
 	       "      --sec-address      also name the section in warnings\n"
+	       "      --backtrace        after a warning, print by which branches its place is reached\n"
+	       "  -v, --verbose          (since 6.12, also by OBJTOOL_VERBOSE=1) like --backtrace, and print the\n"
+	       "                         code of the functions with a warning\n"
 	       "      --werror           (7.2) treat a warning as an error: exit with status 1 and write\n"
 	       "                         nothing\n"
 	       "      --wide             (7.2) accepted and ignored: it affects only the output of --disas\n"
@@ -114,12 +128,9 @@ static void help(void)
 	       "      --help             print this help\n"
 	       "\n"
 	       "Not implemented; these are errors without --fallback or --skip:\n"
-	       "      --dump             print unwind rows (use etch inspect orc)\n"
-	       "      --backtrace        print how a warning is reached\n"
-	       "  -v, --verbose          print details of warnings (also by OBJTOOL_VERBOSE=1)\n"
-	       "  -d, --disas            print code\n"
-	       "      --trace            print the stack state of each instruction\n"
-	       "      --klp-symids       make tables for live patches\n"
+	       "  -d, --disas            (7.2) print code; use etch inspect code\n"
+	       "      --trace=FUNC       (7.2) print the stack state of each instruction; use etch inspect code\n"
+	       "      --klp-symids       (7.2) make tables for live patches\n"
 	       "\n"
 	       "Further options are read from the environment variable OBJTOOL_ARGS. The kernel's build sets\n"
 	       "KERNELVERSION to the release; without it, the release is 6.1. A release newer than 7.2 is\n"
@@ -129,46 +140,43 @@ static void help(void)
 	       "be read or written, or the command line is wrong.\n");
 }
 
-/* True if a word is in a comma-separated list. */
-static bool list_has(const char *list, const char *word)
+/* Records a word of --skip. Returns false if it names nothing that can be left out. */
+static bool skip_word_take(struct command_line *c, const char *word, size_t n)
 {
-	size_t n = strlen(word);
+	const struct {
+		const char *name;
+		bool *flag;
+	} passes[] = {{"uaccess", &c->no_uaccess}, {"stackval", &c->no_stackval}, {"skylake", &c->no_skylake},
+	              {"prefix", &c->no_prefix},   {"noinstr", &c->no_noinstr},   {"unret", &c->no_unret},
+	              {"cfi", &c->no_cfi},         {"fineibt", &c->no_fineibt}};
+	size_t i;
 
-	while (list) {
-		if (!strncmp(list, word, n) && (!list[n] || list[n] == ','))
-			return true;
-		list = strchr(list, ',');
-		list = list ? list + 1 : NULL;
-	}
+	for (i = 0; i < sizeof(passes) / sizeof(passes[0]); i++)
+		if (strlen(passes[i].name) == n && !memcmp(passes[i].name, word, n))
+			return *passes[i].flag = true;
+	for (i = 0; i < UNSUPPORTED_COUNT; i++)
+		if (strlen(unsupported[i].name) == n && !memcmp(unsupported[i].name, word, n))
+			return c->skipped[i] = true;
 	return false;
 }
 
 static bool skip_take(struct command_line *c, const char *list)
 {
-	bool any;
-	size_t i;
+	size_t n;
 
-	c->no_uaccess |= list_has(list, "uaccess");
-	c->no_stackval |= list_has(list, "stackval");
-	c->no_skylake |= list_has(list, "skylake");
-	c->no_prefix |= list_has(list, "prefix");
-	c->no_noinstr |= list_has(list, "noinstr");
-	c->no_unret |= list_has(list, "unret");
-	c->no_cfi |= list_has(list, "cfi");
-	c->no_fineibt |= list_has(list, "fineibt");
-	any = c->no_uaccess || c->no_stackval || c->no_skylake || c->no_prefix || c->no_noinstr || c->no_unret ||
-	      c->no_cfi || c->no_fineibt;
-	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
-		c->skipped[i] |= list_has(list, unsupported[i].name);
-		any |= c->skipped[i];
+	for (;; list += n + 1) {
+		n = strcspn(list, ",");
+		if (!skip_word_take(c, list, n)) {
+			if (!c->quiet)
+				text_error("objtool",
+				           "--skip takes uaccess, stackval, noinstr, unret, skylake, prefix, cfi, fineibt, or passes "
+				           "that etch objtool lacks, not '%.*s'",
+				           (int)(n < WORD_SHOWN ? n : WORD_SHOWN), list);
+			return false;
+		}
+		if (!list[n])
+			return true;
 	}
-	if (!any && !c->quiet)
-		fprintf(
-			stderr,
-			"etch: --skip takes uaccess, stackval, noinstr, unret, skylake, prefix, or passes that etch objtool lacks, "
-			"not '%s'\n",
-			list);
-	return any;
 }
 
 /* Records an option that etch lacks. Returns false if there is no such option. */
@@ -204,8 +212,8 @@ static bool hacks_take(struct command_line *c, const char *list)
 			c->make.skylake = true;
 		else {
 			if (!c->quiet)
-				fprintf(stderr, "etch: --hacks takes jump_label, noinstr and, since Linux 6.12, skylake, not '%.*s'\n",
-				        (int)n, list);
+				text_error(NULL, "--hacks takes jump_label, noinstr and, since Linux 6.12, skylake, not '%.*s'",
+				           (int)(n < WORD_SHOWN ? n : WORD_SHOWN), list);
 			return false;
 		}
 	}
@@ -225,17 +233,27 @@ static bool prefix_take(struct command_line *c, const char *text)
 }
 
 /* Returns false, after a message, if objtool of the release has no such option. */
-static bool option_exists(const struct command_line *c, int option, const char *name)
+static bool option_exists(const struct command_line *c, int option)
 {
 	size_t i;
 
 	for (i = 0; i < sizeof(newer_options) / sizeof(newer_options[0]); i++)
 		if (newer_options[i].option == option && c->make.release->number < newer_options[i].since) {
 			if (!c->quiet)
-				fprintf(stderr, "etch: objtool: Linux %s has no %s\n", c->make.release->name, name);
+				fprintf(stderr, "etch: objtool: Linux %s has no --%s\n", c->make.release->name, newer_options[i].name);
 			return false;
 		}
 	return true;
+}
+
+static bool dump_take(struct command_line *c, const char *what)
+{
+	if (what && strcmp(what, "orc")) {
+		if (!c->quiet)
+			text_error("objtool", "--dump takes orc, not '%.*s'", WORD_SHOWN, what);
+		return false;
+	}
+	return c->dump = true;
 }
 
 static bool option_take(struct command_line *c, int option, const char *arg)
@@ -256,6 +274,9 @@ static bool option_take(struct command_line *c, int option, const char *arg)
 	case 'W': return o->errors = true;
 	case 'I': return true; /* the width for --disas, which etch lacks */
 	case 'A': return o->section_address = true;
+	case 'D': return dump_take(c, arg);
+	case 'T': return o->backtrace = true;
+	case 'v': return o->backtrace = o->verbose = true;
 	case 'r': c->acts = o->retpoline = true; return true;
 	case 'l': c->acts = o->sls = true; return true;
 	case 't': c->acts = o->static_call = true; return true;
@@ -306,7 +327,6 @@ static int options_read(struct command_line *c, int argc, char **argv)
 		{"klp-symids", no_argument, NULL, 'J'},  {"quiet", no_argument, NULL, 'q'},
 		{"help", no_argument, NULL, 'H'},        {0, 0, NULL, 0},
 	};
-	const char *name = "";
 	int o;
 
 	optind = 0; /* lets getopt_long() start again, for the command line that follows that of OBJTOOL_ARGS */
@@ -322,33 +342,48 @@ static int options_read(struct command_line *c, int argc, char **argv)
 			help();
 			return 0;
 		}
-		name = optind > 0 && optind <= argc ? argv[optind - 1] : "";
-		if (!option_exists(c, o, name) || !option_take(c, o, optarg))
+		if (!option_exists(c, o) || !option_take(c, o, optarg))
 			return -1;
 	}
 }
 
-#define ENVIRONMENT_MOST 16
-
 /*
- * Splits the value of the environment variable OBJTOOL_ARGS at its spaces. The list starts with the name of the
- * variable, in place of that of a program. The words are not freed before the process ends. Returns false if there is
- * no memory.
+ * Splits the value of the environment variable OBJTOOL_ARGS at its spaces; like objtool, it knows no quotes. The list
+ * starts with the name of the variable, in place of that of a program. The words are not freed before the process ends.
+ * Returns false if there is no memory.
  */
 static bool environment_words(struct words *out)
 {
-	static char name[] = "OBJTOOL_ARGS", *words[ENVIRONMENT_MOST + 1];
+	static char name[] = "OBJTOOL_ARGS", *copy, **list;
 	const char *value = getenv("OBJTOOL_ARGS");
-	char *copy = strdup(value ? value : ""), *word, *rest = NULL;
+	char *word, *rest = NULL;
 
-	*out = (struct words){words, 0};
-	if (!copy)
+	copy = strdup(value ? value : "");
+	/* Each word has a byte and a space after it; the name and a null are added. */
+	list = copy ? calloc(strlen(copy) / 2 + 3, sizeof(*list)) : NULL;
+	*out = (struct words){list, 0};
+	if (!list)
 		return false;
-	words[out->count++] = name;
-	for (word = strtok_r(copy, " ", &rest); word && out->count < ENVIRONMENT_MOST; word = strtok_r(NULL, " ", &rest))
-		words[out->count++] = word;
-	words[out->count] = NULL;
+	list[out->count++] = name;
+	for (word = strtok_r(copy, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+		list[out->count++] = word;
 	return true;
+}
+
+/* Reads the options of OBJTOOL_ARGS, which has nothing else. Returns as options_read() does. */
+static int environment_read(struct command_line *c, const struct words *w)
+{
+	const char *verbose = getenv("OBJTOOL_VERBOSE");
+	int done = options_read(c, w->count, w->list);
+
+	if (done > 0 && optind < w->count) {
+		if (!c->quiet)
+			text_error("OBJTOOL_ARGS", "'%.*s' is no option", WORD_SHOWN, w->list[optind]);
+		return -1;
+	}
+	if (verbose && !strcmp(verbose, "1") && c->make.release->number >= LINUX_NUMBER(6, 12))
+		c->make.backtrace = c->make.verbose = true;
+	return done;
 }
 
 /* ---- the real objtool -------------------------------------------------------------------- */
@@ -419,19 +454,14 @@ static int fallback_run(const char *program, const struct words *environment, co
 	return EXIT_UNUSABLE;
 }
 
-/* Returns the name of the first option that is neither implemented nor skipped, or null if there is none. */
-static const char *unsupported_find(const struct command_line *c)
+/* Returns the first option that is neither implemented nor skipped, or null if there is none. */
+static const struct unsupported *unsupported_find(const struct command_line *c)
 {
-	const char *verbose = getenv("OBJTOOL_VERBOSE");
 	size_t i;
 
-	for (i = 0; i < UNSUPPORTED_COUNT; i++) {
-		bool asked = c->asked[i] || (unsupported[i].option == 'v' && verbose && !strcmp(verbose, "1") &&
-		                             c->make.release->number >= LINUX_NUMBER(7, 2));
-
-		if (asked && !c->skipped[i])
-			return unsupported[i].name;
-	}
+	for (i = 0; i < UNSUPPORTED_COUNT; i++)
+		if (c->asked[i] && !c->skipped[i])
+			return &unsupported[i];
 	return NULL;
 }
 
@@ -466,23 +496,39 @@ static void noreturns_find(void)
 		linux_noreturns_read(path);
 }
 
+/* Returns what is wrong with the combination of options, or null. */
+static const char *combination_wrong(const struct command_line *c)
+{
+	const struct objtool_options *o = &c->make;
+
+	if (c->dump && c->acts)
+		return "--dump can't be combined with other actions";
+	if (o->mnop && !o->mcount)
+		return "--mnop requires --mcount";
+	if (o->cfi && o->release->cfi_grows && !o->prefix)
+		return "--cfi requires --prefix";
+	if (o->fineibt && !o->cfi)
+		return "--fineibt requires --cfi";
+	if (o->unret && !c->acts && !c->dump)
+		return o->release->links_by_option ? "--unret requires an action" : "--unret requires --rethunk";
+	return NULL;
+}
+
 /* Checks that the options of the command line are complete. Returns false after a message. */
 static bool line_check(const struct command_line *c, int words)
 {
-	const char *lacks = unsupported_find(c);
+	const struct unsupported *lacks = unsupported_find(c);
+	const char *wrong = combination_wrong(c);
 
 	if (words != 1)
 		fprintf(stderr, "etch: objtool needs one FILE.o; see etch objtool --help\n");
 	else if (lacks)
-		fprintf(stderr, "etch: objtool: --%s is not implemented; see --fallback and --skip\n", lacks);
-	else if (!c->acts)
+		fprintf(stderr, "etch: objtool: --%s is not implemented%s%s; see --fallback and --skip\n", lacks->name,
+		        lacks->instead ? ": " : "", lacks->instead ? lacks->instead : "");
+	else if (wrong)
+		fprintf(stderr, "etch: objtool: %s\n", wrong);
+	else if (!c->acts && !c->dump)
 		fprintf(stderr, "etch: objtool needs an action; see etch objtool --help\n");
-	else if (c->make.mnop && !c->make.mcount)
-		fprintf(stderr, "etch: objtool: --mnop requires --mcount\n");
-	else if (c->make.cfi && c->make.release->cfi_grows && !c->make.prefix)
-		fprintf(stderr, "etch: objtool: --cfi requires --prefix\n");
-	else if (c->make.fineibt && !c->make.cfi)
-		fprintf(stderr, "etch: objtool: --fineibt requires --cfi\n");
 	else
 		return true;
 	return false;
@@ -519,19 +565,19 @@ int cmd_objtool(int argc, char **argv)
 	c.quiet = fallback;
 	c.make.release = release_find(c.quiet, &known);
 	if (c.make.release) {
-		done = options_read(&c, environment.count, environment.list);
+		done = environment_read(&c, &environment);
 		done = done > 0 ? options_read(&c, argc, argv) : done;
 	}
 	if (!done)
 		return EXIT_CLEAN;
-	if (fallback && (known < 1 || done < 0 || argc - optind != 1 || !c.acts || unsupported_find(&c)))
+	if (fallback && (known < 1 || done < 0 || argc - optind != 1 || !(c.acts || c.dump) || unsupported_find(&c)))
 		return fallback_run(fallback, &environment, &line);
 	if (!c.make.release || done < 0 || !line_check(&c, argc - optind))
 		return EXIT_UNUSABLE;
 	noreturns_find();
 	skips_apply(&c);
 	bounds_memory_ends();
-	warned = objtool_run(argv[optind], &c.make, &e);
+	warned = c.dump ? orc_dump(argv[optind], c.make.release, &e) : objtool_run(argv[optind], &c.make, &e);
 	if (warned < 0) {
 		text_error(argv[optind], "%s", e.text);
 		return EXIT_UNUSABLE;

@@ -368,6 +368,7 @@ void text_file_forget(const struct image *im);
 
 /* Nonzero while page_swap.c replaces pages of text: one of them may be missing for a moment. */
 extern int swap_active;
+extern unsigned swap_count; /* number of such replacements that have begun */
 
 void trap_install(void);
 /* The sum of ETCH_STRAY_* constants that the environment and etch_stray() have set. */

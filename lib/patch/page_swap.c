@@ -31,6 +31,7 @@
 static struct swap_run run_space[4];
 
 int swap_active;
+unsigned swap_count;
 int swap_refused;
 
 /* ---- runs of pages ------------------------------------------------------------------ */
@@ -248,6 +249,7 @@ long pages_move(uint64_t copy, uint64_t to, uint64_t size)
 	int missing = 0;
 	long ret;
 
+	__atomic_add_fetch(&swap_count, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&swap_active, 1, __ATOMIC_RELEASE);
 	for (unsigned tries = 0;; tries++) {
 		ret = sys_call6(SYS_mremap, (long)copy, (long)size, (long)size, MREMAP_MAYMOVE | MREMAP_FIXED, (long)to, 0);

@@ -459,15 +459,36 @@ static int store_again(uint64_t at, uint64_t rip)
 	return outcome == STRAY_GIVEN_UP || outcome == STRAY_RETRY;
 }
 
+/* What the last fault was that was answered because a page had come back, as one word: see repeated(). */
+static uint64_t last_back;
+
+/*
+ * Has this thread had the same fault before, with no swap since? Then no swap is the cause, and the instruction would
+ * fault for ever. The kernel reports SEGV_MAPERR for any failure when it executes an instruction in place of the
+ * processor, such as sgdt where the processor forbids it (UMIP; arch/x86/kernel/umip.c).
+ */
+static int repeated(uint64_t at, uint64_t rip)
+{
+	uint64_t now = (uint64_t)sys_call3(SYS_gettid, 0, 0, 0) << 32 | __atomic_load_n(&swap_count, __ATOMIC_RELAXED);
+
+	/* The multipliers are odd and arbitrary. Different faults almost never give the same word. */
+	now = (now * 0x9e3779b97f4a7c15u ^ at) * 0xc2b2ae3d27d4eb4fu ^ rip;
+	return __atomic_exchange_n(&last_back, now, __ATOMIC_RELAXED) == now;
+}
+
 static int is_answered(const siginfo_t *info, const ucontext_t *u)
 {
-	uint64_t at = (uint64_t)(uintptr_t)info->si_addr;
+	uint64_t at = (uint64_t)(uintptr_t)info->si_addr, rip = (uint64_t)u->uc_mcontext.gregs[REG_RIP];
 
-	if (info->si_code == SEGV_MAPERR)
-		return text_is_back(at);
+	if (info->si_code == SEGV_MAPERR) {
+		if (!text_is_back(at))
+			return 0;
+		if (__atomic_load_n(&swap_active, __ATOMIC_ACQUIRE) || !repeated(at, rip))
+			return 1;
+	} else if (info->si_code != SEGV_ACCERR)
+		return 0;
 	/* Bit 1 of a page fault's error code: a write (Intel SDM vol. 3, 4.7). */
-	return info->si_code == SEGV_ACCERR && (u->uc_mcontext.gregs[REG_ERR] & 2) &&
-	       store_again(at, (uint64_t)u->uc_mcontext.gregs[REG_RIP]);
+	return (u->uc_mcontext.gregs[REG_ERR] & 2) && store_again(at, rip);
 }
 
 static void handler(int sig, siginfo_t *info, void *context)

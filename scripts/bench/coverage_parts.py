@@ -269,7 +269,7 @@ def built(name, cc, marked=True, more=None):
         # The link fails, for want of libetch: its command is what is wanted.
         r = subprocess.run(["sh", "-c", make.format(**words)], cwd=at, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         text = r.stdout.replace("\\\n", " ")
-        commands = [line for line in text.splitlines() if re.search(rf"-o {program}\s", line) and not line.startswith(("make", "+"))]
+        commands = [line for line in text.splitlines() if re.search(rf"-o {program}(\s|$)", line) and not line.startswith(("make", "+"))]
         if not commands:
             fail(f"coverage: {name}: no link command in\n{text[-3000:]}")
         done.write_text(commands[-1])
@@ -280,7 +280,7 @@ def built(name, cc, marked=True, more=None):
 def link(command, program, out, cwd, more, main, cc, first=""):
     """The program's own link command, to `out`, with more files. main: a source in the place of main.c, or one with options. first: a file before
     all others."""
-    command = re.sub(rf"-o {program}\s", f"-o {out} {first} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)(-\d+)?\s)", "", command))
+    command = re.sub(rf"-o {program}(\s|$)", f"-o {out} {first} ", re.sub(r"^.*?(?<![-\w])(?=(gcc|clang|cc)(-\d+)?\s)", "", command))
     if main:
         sh(driver(cc), "-O2", "-c", "-o", f"{out}.main.o", *([main] if isinstance(main, pathlib.Path) else main))
         command = command.replace(" main.o ", f" {out}.main.o ")
@@ -411,7 +411,7 @@ def port_size(name, at):
 
 def postgresql_server(exe, d):
     """The command of a server of PostgreSQL with a new database in directory d, run as somebody who is not root."""
-    inst = exe.parent / "inst"
+    inst = exe.parent / "pgsql"  # a name without pgsql would put its files into share/postgresql
     if not (inst / "bin/initdb").exists():
         shutil.copy(exe, exe.parent / "src/backend/postgres")  # which make is not to link
         for part in ("backend", "timezone", "interfaces/libpq", "bin/initdb", "backend/snowball", "pl/plpgsql/src"):

@@ -4,8 +4,9 @@
 
     [ETCH_KERNEL_RELEASE=6.12] scripts/parity/passes.py OPTIONS [--etch build/etch] [--examples N] [FILE.o...]
 
-OPTIONS in one word: "--stackval". Without files, the kept objects of scripts/kernel_objects.py. All lines are compared,
-each as often as it is printed; a function that has several names counts by its address. Exit status 1 where any differs.
+OPTIONS in one word: "--stackval --backtrace". Without files, the kept objects of scripts/kernel_objects.py. All lines are compared,
+each as often as it is printed; a function that has several names counts by its address. Of the lines of --backtrace the
+instructions are not compared, which are the text of different disassemblers. Exit status 1 where any differs.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import kernel as parity
 
 ROOT = parity.ROOT
 SECTIONS = (".ibt_endbr_seal", ".call_sites", ".cfi_sites")
+STEP = re.compile(r"  \S+:( \((?:alt|branch|branch-cond|call)\)| <=== \((?:sym|hint)\)|)(?= |$)")  # of a backtrace
 PLACE = re.compile(r"([^ :+]+)\+(0x[0-9a-f]+)")
 
 
@@ -49,7 +51,8 @@ def run(argv, path, release):
         shutil.copy(path, copy)
         p = subprocess.run([*map(str, argv), str(copy)], capture_output=True, text=True, errors="replace", check=False,
                            env=dict(os.environ, KERNELVERSION=release))
-        lines = [x.split("objtool: ", 1)[-1] for x in p.stderr.splitlines() if "forcing --link" not in x]
+        lines = [x.split("objtool: ", 1)[-1] for x in p.stderr.splitlines() if "forcing --link" not in x and "libopcodes" not in x]
+        lines = [m[0] if (m := STEP.match(x)) else x for x in lines]
         lines += [f"status {p.returncode}"] if p.returncode else []
         o = parity.Object(copy)
         return lines, {s: o.sites(s) for s in SECTIONS}
@@ -57,6 +60,7 @@ def run(argv, path, release):
 
 def compare(path, name, argvs, opt, out):
     found = [run(argv, path, parity.kernel_objects.RELEASE) for argv in argvs]
+    out["in the same order"] += found[0][0] == found[1][0]
     mine, theirs = (collections.Counter(lines) for lines, _ in found)
     if mine != theirs:
         o = parity.Object(path)

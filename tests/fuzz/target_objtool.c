@@ -45,7 +45,8 @@ void fuzz_objtool_how(const char *path, const uint8_t *data, size_t size, unsign
 		.prefix = how & 0x8000 ? 16 : 0, .skylake = how & 0x4000, .noabs = how & 0x400,
 		.jump_label = how & 1, .noinstr_hack = how & 2, .orc = how & 4, .retpoline = how & 8, .rethunk = how & 16,
 		.sls = how & 32, .static_call = how & 64, .module = how & 128, .dry_run = !(how & 0x700), .stats = true, .uaccess = how & 0x800,
-		.stackval = how & 0x2000, .no_unreachable = how & 0x200, .ibt = how & 0x100, .linked = true};
+		.stackval = how & 0x2000, .no_unreachable = how & 0x200, .ibt = how & 0x100, .linked = true,
+		.backtrace = how & 32, .verbose = (how & 96) == 96};
 	struct fuzz_out out;
 	FILE *before = stderr;
 	char *text = NULL;

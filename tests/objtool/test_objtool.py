@@ -260,21 +260,30 @@ def test_noinstr_hack(etch, tmp_path):
     assert o.data(section) == bytes.fromhex("0f1f440000c3cc0f1f00") and {x[1] for x in o.relocs(section)} == {0}
 
 
-OPTIONS = {"6.1": ["dump", "backtrace"],
-           "6.12": ["dump=orc", "backtrace", "verbose"],
-           "7.2": ["dump", "backtrace", "verbose", "disas=f", "trace=f", "klp-symids"]}
+LACKING = {"disas=f": "disas is not implemented: etch inspect code prints the code of a function",
+           "trace=f": "trace is not implemented: etch inspect code prints the CFA at each instruction of a function",
+           "klp-symids": "klp-symids is not implemented"}
 
 
-@pytest.mark.parametrize("release,option", [(r, o) for r, options in OPTIONS.items() for o in options])
-def test_what_is_not_implemented_is_named(etch, tmp_path, monkeypatch, release, option):
-    monkeypatch.setenv("KERNELVERSION", release)
+@pytest.mark.parametrize("option", LACKING)
+def test_what_is_not_implemented_is_named(etch, tmp_path, monkeypatch, option):
+    monkeypatch.setenv("KERNELVERSION", "7.2")
     path = assemble(tmp_path, KEYED)
     was = path.read_bytes()
     error = objtool(etch, path, "--orc", f"--{option}", ok=2).stderr
     name = option.partition("=")[0]
-    assert error == f"etch: objtool: --{name} is not implemented; see --fallback and --skip\n" and path.read_bytes() == was
+    assert error == f"etch: objtool: --{LACKING[option]}; see --fallback and --skip\n" and path.read_bytes() == was
     objtool(etch, path, "--orc", f"--{option}", f"--skip={name}")
     assert parity.Object(path).orc()
+
+
+def test_words_of_skip(etch, tmp_path):
+    """A wrong one is an error beside a right one, too."""
+    path = assemble(tmp_path, KEYED)
+    for words in ("typo", "uaccess,typo", "typo,uaccess", "uaccess,", ""):
+        wrong = next(w for w in words.split(",") if w != "uaccess")
+        error = objtool(etch, path, "--orc", f"--skip={words}", ok=2).stderr
+        assert error.endswith(f"or passes that etch objtool lacks, not '{wrong}'\n") and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("release,options", [("6.1", ["prefix=16", "verbose", "noabs", "werror", "output=x", "wide", "cfi"]),
@@ -284,18 +293,110 @@ def test_a_release_has_the_options_of_its_objtool(etch, tmp_path, monkeypatch, r
     path = assemble(tmp_path, KEYED)
     was = path.read_bytes()
     for option in options:
-        assert objtool(etch, path, "--orc", f"--{option}", ok=2).stderr == f"etch: objtool: Linux {release} has no --{option}\n"
+        assert objtool(etch, path, "--orc", f"--{option}", ok=2).stderr == f"etch: objtool: Linux {release} has no --{option.partition('=')[0]}\n"
     if release == "6.1":
         assert "skylake" in objtool(etch, path, "--hacks=jump_label,skylake", "--orc", ok=2).stderr
     assert path.read_bytes() == was
 
 
-def test_verbosity_by_the_environment(etch, tmp_path, monkeypatch):
+@pytest.mark.parametrize("release,long,short", [("6.1", ["verbose", "trace", "disas"], "vd"), ("6.12", ["trace", "disas"], "d")])
+def test_a_missing_option_is_named_in_each_form(etch, tmp_path, monkeypatch, release, long, short):
+    monkeypatch.setenv("KERNELVERSION", release)
     path = assemble(tmp_path, KEYED)
-    for release, value, status in (("7.2", "1", 2), ("7.2", "0", 0), ("6.12", "1", 0)):
+    for words, name in [*(([f"--{x}"] + ["f"] * (x == "trace"), x) for x in long),
+                        *(([f"-{x}"], {"v": "verbose", "d": "disas"}[x]) for x in short)]:
+        assert objtool(etch, path, "--orc", *words, ok=2).stderr == f"etch: objtool: Linux {release} has no --{name}\n"
+
+
+def of_file(name):
+    return function(name, "ret") + f".file \"{name}.c\"\n"
+
+
+@pytest.mark.parametrize("release", ["6.1", "6.12", "7.2"])
+def test_a_linked_object_without_link(etch, tmp_path, monkeypatch, release):
+    """Before 7.2, objtool says that it acts as with --link; since 7.2 that is an error."""
+    monkeypatch.setenv("KERNELVERSION", release)
+    parts = [assemble(tmp_path, of_file(name), name) for name in ("a", "b")]
+    linked = tmp_path / "ab.o"
+    for option, status in (("--orc", "a linked object requires --link"), ("--ibt", "--ibt requires --link"),
+                           ("--noinstr", "--noinstr requires --link")):
+        run(["ld", "-r", "-o", linked, *parts])
+        was = linked.read_bytes()
+        if release == "7.2":
+            assert objtool(etch, linked, option, ok=2).stderr == f"etch: {linked}: {status}\n" and linked.read_bytes() == was
+        else:
+            assert objtool(etch, linked, option).stderr == f"{linked}: error: objtool: Linked object detected, forcing --link\n"
+        run(["ld", "-r", "-o", linked, *parts])
+        assert not objtool(etch, linked, option, "--link").stderr
+    one = assemble(tmp_path, of_file("f"))
+    assert not objtool(etch, one, "--orc").stderr
+    for option in ("--ibt", "--noinstr"):
+        assert objtool(etch, one, option, ok=2).stderr == f"etch: {one}: {option} requires --link\n"
+    assert objtool(etch, one, "--orc", "--unret", "--dry-run", ok=2).stderr == f"etch: {one}: --unret requires --link\n"
+
+
+@pytest.mark.parametrize("release,options,error", [
+    ("6.1", ["--unret"], "--unret requires --rethunk"), ("6.12", ["--unret"], "--unret requires --rethunk"),
+    ("7.2", ["--unret"], "--unret requires an action"), ("6.12", ["--mnop", "--orc"], "--mnop requires --mcount"),
+    ("7.2", ["--cfi", "--orc"], "--cfi requires --prefix"), ("7.2", ["--fineibt", "--orc"], "--fineibt requires --cfi"),
+    ("6.1", ["--dump", "--orc"], "--dump can't be combined with other actions"),
+    ("7.2", ["--dump=orc", "--sls"], "--dump can't be combined with other actions"), ("7.2", ["--dump=rows"], "--dump takes orc, not 'rows'")])
+def test_combinations_that_objtool_refuses(etch, tmp_path, monkeypatch, release, options, error):
+    monkeypatch.setenv("KERNELVERSION", release)
+    path = assemble(tmp_path, KEYED)
+    was = path.read_bytes()
+    assert objtool(etch, path, *options, ok=2).stderr == f"etch: objtool: {error}\n" and path.read_bytes() == was
+
+
+DUMPED = {  # as objtool prints them: the text, and the registers sp, bp, dx, rbp's slot by the numbers of the release
+    "6.1": ("{at}: sp:{sp} bp:{bp} type:{kind} end:{flag}", {"call": 0, "regs": 1, "regs (partial)": 2}),
+    "6.12": ("{at}:type:{kind} sp:{sp} bp:{bp} signal:{flag}", {"(und)": 0, "end": 1, "call": 2, "regs": 3, "regs (partial)": 4}),
+    "7.2": ("{at}:type:{kind} sp:{sp} bp:{bp} signal:{flag}", {"(und)": 0, "end": 1, "call": 2, "regs": 3, "regs (partial)": 4})}
+NAMES = {"none": "(und)", "ax": "ax", "dx": "dx", "sp": "sp", "bp": "bp", "di": "di", "r10": "r10", "r13": "r13", "prev": "prevsp"}
+
+
+@pytest.mark.parametrize("release", DUMPED)
+def test_dump(etch, tmp_path, monkeypatch, release):
+    """All registers, types and flags, in the format of the release's objtool."""
+    monkeypatch.setenv("KERNELVERSION", release)
+    form, kinds = DUMPED[release]
+    rows, expected = [], []
+    names = parity.REGISTERS[release]
+    for number in range(12):
+        for kind, code in kinds.items():
+            flag, other = number & 1, (number * 5 + 2) % 12
+            rows.append(f".short {8 * number - 16}, {-8 * number}, {number | other << 4 | code << 8 | flag << (10 if release == '6.1' else 11)}")
+
+            def text(i, off):
+                name = names[i] if i < len(names) else "?"
+                if name in ("(sp)", "(bp)"):
+                    return f"(sp){off:+d}" if name == "(sp)" else f"(bp{off:+d})"
+                return "(und)" if name == "none" else f"{NAMES.get(name, name)}{off:+d}"
+            expected.append(form.format(at=f".text+{len(rows) - 1:x}", sp=text(number, 8 * number - 16), bp=text(other, -8 * number),
+                                        kind=kind, flag=flag))
+    ips = "".join(f".long .text + {i} - .\n" for i in range(len(rows)))
+    path = assemble(tmp_path, ".text\n.nops 80\n.section .orc_unwind,\"a\"\n" + "\n".join(rows) + '\n.section .orc_unwind_ip,"a"\n' + ips)
+    was = path.read_bytes()
+    assert objtool(etch, path, "--dump").stdout.splitlines() == expected
+    for found, program in real_objtools():
+        if found == release and run([program, "--help"], ok=None, env=dict(os.environ, SRCARCH="x86")).stderr.strip().lower().startswith("usage"):
+            assert run([program, "--dump", path], env=dict(os.environ, SRCARCH="x86")).stdout.splitlines() == expected
+    assert not objtool(etch, assemble(tmp_path, KEYED, "without"), "--dump").stdout
+    mutant, section = tmp_path / "m.o", parity.Object(path).find(".orc_unwind")[0]
+    for size in (len(rows) * 6 - 1, 1 << 60):
+        data = bytearray(was)
+        struct.pack_into("<Q", data, struct.unpack_from("<Q", data, 40)[0] + 64 * section + 32, size)
+        mutant.write_bytes(data)
+        assert objtool(etch, mutant, "--dump", ok=2).stderr.count("\n") == 1
+
+
+def test_verbosity_by_the_environment(etch, tmp_path, monkeypatch):
+    """Since 6.12."""
+    path = assemble(tmp_path, ".globl f\n.type f, @function\nf: push %rbx\nret\n.size f, . - f\n")
+    for release, value, lines in (("7.2", "1", 3), ("7.2", "0", 1), ("6.12", "1", 6), ("6.1", "1", 1)):
         monkeypatch.setenv("KERNELVERSION", release)
         monkeypatch.setenv("OBJTOOL_VERBOSE", value)
-        objtool(etch, path, "--orc", "--dry-run", ok=status)
+        assert objtool(etch, path, "--orc", "--dry-run").stderr.count("\n") == lines, release
 
 
 def standing_in(tmp_path, log):
@@ -307,9 +408,9 @@ def standing_in(tmp_path, log):
 
 
 @pytest.mark.parametrize("release,args", [
-    ("6.12", ["--orc", "--backtrace", "--module"]), ("6.1", ["--orc", "--no-such-option"]), ("6.1", ["--orc", "--prefix=16"]),
-    ("6.1", ["--orc", "--hacks=skylake"]), ("6.18.2", ["--orc"]), ("9.1", ["--orc"]), ("7.2", ["-ox.o", "--orc", "-v"]),
-    ("7.2", ["klp", "diff", "x.o"]), ("7.2", ["--klp-symids", "--link"]), ("6.1", ["--dump"])])
+    ("7.2", ["--orc", "--disas", "--module"]), ("6.1", ["--orc", "--no-such-option"]), ("6.1", ["--orc", "--prefix=16"]),
+    ("6.1", ["--orc", "--hacks=skylake"]), ("6.18.2", ["--orc"]), ("9.1", ["--orc"]), ("7.2", ["-ox.o", "--orc", "-d"]), ("6.1", ["--orc", "-v"]),
+    ("7.2", ["klp", "diff", "x.o"]), ("7.2", ["--klp-symids", "--link"]), ("7.2", ["--orc", "--trace", "f*"])])
 def test_fallback_gets_the_whole_command_line(etch, tmp_path, monkeypatch, release, args):
     """Where any part of it, or the release, is unknown."""
     path, log = assemble(tmp_path, KEYED), tmp_path / "log"
@@ -332,7 +433,7 @@ def test_fallback_is_not_run_where_nothing_is_unknown(etch, tmp_path):
     path = assemble(tmp_path, KEYED)
     objtool(etch, path, "--orc", "--unret", "--skip=unret", f"--fallback={other}")
     assert rows(path) and not log.exists()
-    assert "cannot be run" in objtool(etch, path, "--dump", "--fallback=/nonexistent", ok=2).stderr
+    assert "cannot be run" in objtool(etch, path, "--nothing", "--fallback=/nonexistent", ok=2).stderr
 
 
 def real_objtools():
@@ -349,7 +450,7 @@ def test_the_real_objtools_take_what_falls_back(etch, tmp_path, monkeypatch, rel
     monkeypatch.setenv("SRCARCH", "x86")
     monkeypatch.setenv("KERNELVERSION", release)
     text = KEYED.replace(".data\n", ".section .noinstr.text,\"ax\"\n" + function("n", "call other\nret") + ".data\n")
-    for args in (["--orc", "--noinstr", "--backtrace", "--link"], ["--orc", "--backtrace"], ["--orc", "--no-such-option"], ["--dump"]):
+    for args in (["--orc", "--noinstr", "--disas", "--link"], ["--orc", "--trace=f"], ["--orc", "--no-such-option"], ["--disas"]):
         mine, theirs = assemble(tmp_path, text, "mine"), assemble(tmp_path, text, "theirs")
         p = objtool(etch, mine, *args, f"--fallback={program}", ok=None)
         q = run([program, *args, theirs], ok=None)
@@ -372,6 +473,30 @@ def test_wrong_word_of_the_environment(etch, tmp_path, monkeypatch):
     monkeypatch.setenv("OBJTOOL_ARGS", "--backup --orcc")
     error = objtool(etch, assemble(tmp_path, KEYED), "--orc", ok=2).stderr
     assert error == "etch: OBJTOOL_ARGS: unrecognized option '--orcc' (did you mean --orc?); see etch objtool --help\n"
+
+
+@pytest.mark.parametrize("words,error", [
+    ("--backup a.o", "etch: OBJTOOL_ARGS: 'a.o' is no option"), ("--backup \"--stats\"", "etch: OBJTOOL_ARGS: '\"--stats\"' is no option"),
+    ("--hacks='jump_label'", "etch: --hacks takes jump_label, noinstr and, since Linux 6.12, skylake, not ''jump_label''"),
+    ("--output", "etch: OBJTOOL_ARGS: option '--output' requires an argument; see etch objtool --help"),
+    ("--trace", "etch: OBJTOOL_ARGS: option '--trace' requires an argument; see etch objtool --help"),
+    ("--prefix=", "etch: --prefix must be a number from 0 to 4096, not ''"),
+    ("--stats " * 10000 + "--nothing", "etch: OBJTOOL_ARGS: unrecognized option '--nothing'; see etch objtool --help"),
+    ("x" * 100000, f"etch: OBJTOOL_ARGS: '{'x' * 60}' is no option")])
+def test_hostile_words_of_the_environment(etch, tmp_path, monkeypatch, words, error):
+    monkeypatch.setenv("KERNELVERSION", "7.2")
+    monkeypatch.setenv("OBJTOOL_ARGS", words)
+    path = assemble(tmp_path, KEYED)
+    was = path.read_bytes()
+    assert objtool(etch, path, "--orc", ok=2).stderr == error + "\n" and path.read_bytes() == was
+
+
+def test_many_words_of_the_environment(etch, tmp_path, monkeypatch):
+    """objtool has 15 at most, and drops the rest."""
+    path = assemble(tmp_path, KEYED)
+    for count in (14, 15, 16, 10000):
+        monkeypatch.setenv("OBJTOOL_ARGS", "  ".join(["--link"] * count) + "   --stats")
+        assert "nr_insns: " in objtool(etch, path, "--orc", "--dry-run").stdout
 
 
 def test_another_release_is_refused(etch, tmp_path, monkeypatch):

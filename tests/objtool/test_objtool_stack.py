@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conftest import DATA, run
+from test_objtool import real_objtools
 
 KERNEL = DATA / "kernel"
 RELEASES = {"6.1": [], "6.12": ["-DLINUX_6_12"], "7.2": ["-DLINUX_6_12", "-DLINUX_7_2"]}
@@ -84,6 +85,83 @@ def changes(path):
             made = [b"\x90" * len(code)]
         for new in made:
             yield at, data[:at] + new + data[at + len(code):]
+
+
+# One path leaves the function without a return, another one returns with a frame.
+LEAVES = """
+	.globl leaves
+	.type leaves, @function
+leaves:
+	push %rbx
+	test %edi, %edi
+	je 1f
+	pop %rbx
+	ret
+	int3
+1:	test %esi, %esi
+	je other+1
+	ret
+	int3
+	.size leaves, . - leaves
+	.globl other
+	.type other, @function
+other:
+	nop
+	nop
+	ret
+	int3
+	.size other, . - other
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_path_that_leaves_the_function_ends_alone(etch, tmp_path, monkeypatch, release):
+    """With --no-unreachable nothing is said of it, and the other paths are followed."""
+    monkeypatch.delenv("srctree", raising=False)
+    (tmp_path / "t.s").write_text(LEAVES)
+    run(["as", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    tools = [[etch, "objtool"], *([path] for found, path in real_objtools() if found == release)]
+    for tool in tools:
+        assert warned(tool, tmp_path / "t.o", release, "--no-unreachable") == ["leaves+0xc: return with modified stack frame"], tool
+        assert warned(tool, tmp_path / "t.o", release) == ["leaves() falls through to next function other()"], tool
+
+
+# As the kernel's return thunks are: a label in the immediate of a function that never returns is itself code that does.
+EMBEDDED = """
+	.type untrains, @function
+untrains:
+	.byte 0x48, 0xb8
+	.globl srso_safe_ret
+srso_safe_ret:
+	lea 8(%rsp), %rsp
+	ret
+	int3
+	int3
+	lfence
+	call srso_safe_ret
+	ud2
+	.size srso_safe_ret, . - srso_safe_ret
+	.size untrains, . - untrains
+	.globl thunk
+	.type thunk, @function
+thunk:
+	call srso_safe_ret
+	nop
+	ret
+	int3
+	.size thunk, . - thunk
+"""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_label_in_a_function_that_does_not_return(etch, tmp_path, monkeypatch, release):
+    """No warning that the code after a call of the label is unreachable; the objtools of all three releases have none."""
+    monkeypatch.delenv("srctree", raising=False)
+    (tmp_path / "t.s").write_text(EMBEDDED)
+    run(["as", "-o", tmp_path / "t.o", tmp_path / "t.s"])
+    tools = [[etch, "objtool"], *([path] for found, path in real_objtools() if found == release)]
+    for tool in tools:
+        assert not [x for x in warned(tool, tmp_path / "t.o", release, action="--orc") if "thunk" in x or "safe" in x], tool
 
 
 @pytest.mark.parametrize("release", [pytest.param("6.1", marks=pytest.mark.long), "6.12"])

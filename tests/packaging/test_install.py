@@ -33,7 +33,7 @@ def installed(build, tmp_path_factory):
     where the files will be used."""
     dest = tmp_path_factory.mktemp("dest")
     prefix = tmp_path_factory.mktemp("prefix") / "usr"
-    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={dest}", f"PREFIX={prefix}", "install"])
+    run(["make", "-s", "-C", ROOT, "-o", "all", f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={dest}", f"PREFIX={prefix}", "install"])
     shutil.move(f"{dest}{prefix}", prefix)
     return prefix
 
@@ -56,7 +56,7 @@ def test_packages_have_all_that_is_installed(build, tmp_path, packager):
 
 
 def test_nothing_is_installed_outside_the_prefix(build, tmp_path):
-    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/e", "install"])
+    run(["make", "-s", "-C", ROOT, "-o", "all", f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/e", "install"])
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir()}
     assert all(f.startswith("opt/e/") for f in files)
     headers = {f"opt/e/include/etch/{h.name}" for h in (ROOT / "lib/include/etch").glob("*.h*")}
@@ -260,7 +260,7 @@ def test_etch_cc_keeps_calls_as_they_are_written(etch, build, tmp_path, compiler
 @pytest.mark.skipif(not shutil.which("cmake"), reason="no cmake")
 def test_cmake_package_of_a_distribution_moved(build, tmp_path):
     """Libraries in lib/TRIPLET, and the whole not where it was installed for."""
-    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/none",
+    run(["make", "-s", "-C", ROOT, "-o", "all", f"B={os.path.relpath(build, ROOT)}", f"DESTDIR={tmp_path}", "PREFIX=/opt/none",
          "LIBDIR=/opt/none/lib/x86_64-linux-gnu", "install"])
     prefix = (tmp_path / "opt/none").rename(tmp_path / "moved")
     (tmp_path / "CMakeLists.txt").write_text(

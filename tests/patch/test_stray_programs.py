@@ -591,3 +591,43 @@ def test_a_word_of_etch_stray_that_is_none_is_told(tmp_path, build):
     exe = Flow(tmp_path, build, "gcc").program(SEALED, "linked", flags=("-O2",))
     assert stray([exe], "warn,dye").stderr == 'etch: ETCH_STRAY: "dye" is not one of die, warn, calls, eager\n'
     assert stray([exe], "warn,eager").stderr == "" and stray([exe], "").stderr == ""
+
+
+# sgdt stores ten bytes. Where the processor does not allow it to programs (UMIP), the kernel executes it, and reports a page that
+# it may not store to as one that is not there.
+EXECUTED_BY_THE_KERNEL = """
+#include <etch/imv.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+ETCHED_SHARED struct { int first; char table[10]; int last; } g = { 1, "", 2 };
+static const char constant[16] = "a";
+__attribute__((noinline)) int get(void) { return g.first + g.last + g.table[9]; }
+int main(void)
+{
+	int err = etch_sync(&g, sizeof g), before = get(), status = 0;
+	struct etch_state s = { .size = sizeof s };
+	char *volatile at = g.table;
+	alarm(20);
+	__asm__ volatile("sgdt (%0)" : : "r"(at) : "memory");
+	g.first = 10;
+	int there = memcmp(g.table, (char[10]){ 0 }, 10) != 0, after = get() - g.table[9];
+	if (!fork()) {
+		at = (char *)constant;
+		__asm__ volatile("sgdt (%0)" : : "r"(at) : "memory");
+		_exit(0);
+	}
+	wait(&status);
+	err |= etch_state(&g, sizeof g, &s);
+	printf("%d %d %d %d %d %d %ld\\n", err, before, there, after, s.given_up > 0, WTERMSIG(status), etch_verify(0, 0));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("cc", CCS)
+def test_a_store_that_the_kernel_executes(tmp_path, build, cc):
+    exe = Flow(tmp_path, build, cc).program(EXECUTED_BY_THE_KERNEL, "linked", flags=("-O2",))
+    assert run([exe]).stdout == "0 3 1 12 1 11 0\n"

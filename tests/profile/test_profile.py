@@ -72,6 +72,21 @@ def check_shares(found):
     assert sum(count[f] for f in ("hot", "warm", "cool")) > 0.8 * sum(count.values()), count
 
 
+def test_a_stack_with_a_page_that_was_never_used(etch, tmp_path, sampled):
+    """The kernel copies no page that is not in memory. A function with a large array that it does not write has such pages."""
+    (tmp_path / "a.c").write_text("""
+static volatile unsigned sink;
+__attribute__((noinline)) static void busy(void) { for (unsigned n = 0; n < 100000000; n++) sink += n; }
+__attribute__((noinline)) static void wide(void) { char unused[24000]; __asm__("" : : "r"(unused) : "memory"); busy(); sink++; }
+int main(void) { wide(); }
+""")
+    run(["gcc", "-O1", "-o", tmp_path / "a", tmp_path / "a.c"])
+    found, text = folded(etch, tmp_path, tmp_path / "a")
+    reason = "the kernel's copy of the stack ends at a page that the program has not used yet"
+    assert re.search(rf"incomplete: {reason}$", text, re.M) and "out of order" not in text, text
+    assert any(f"[{reason}];wide;busy" in ";".join(frames) for frames, _ in found), found
+
+
 @pytest.mark.parametrize("flags", [[], ["-fomit-frame-pointer", "-O2"], ["-static"], ["-no-pie"]], ids=str)
 def test_shares_and_chains(etch, tmp_path, sampled, flags):
     run(["gcc", "-O1", *flags, "-pthread", BURN, "-o", tmp_path / "burn"])

@@ -62,6 +62,7 @@ def test_the_same_shares_without_kernel_functions(etch, both, tmp_path):
     last = last_line(text)
     seen = re.match(r"not seen: (\d+) ms in the kernel, shown as \[kernel\]", last)
     assert seen and "100.00%" not in text.partition("samples,")[2], text
+    assert "CAP_PERFMON" not in last, "no right is missing: the user asked for this"
     one = [(frames, n) for frames, n in found if frames[-1] == "[kernel]"]
     assert len(one) == 1 and one[0][0] == ["a", "[kernel]"]
     assert one[0][1] == pytest.approx(int(seen.group(1)) * 4, abs=4)  # at 4000 Hz

@@ -63,7 +63,7 @@ def installed(build, tmp_path_factory):
         assert shutil.which("etch") == "/usr/bin/etch"
         return environment()
     prefix = tmp_path_factory.mktemp("prefix")
-    run(["make", "-s", "-C", ROOT, f"B={os.path.relpath(build, ROOT)}", f"PREFIX={prefix}", "install"])
+    run(["make", "-s", "-C", ROOT, "-o", "all", f"B={os.path.relpath(build, ROOT)}", f"PREFIX={prefix}", "install"])
     return environment(PATH=f"{prefix}/bin:{os.environ['PATH']}", PKG_CONFIG_PATH=f"{prefix}/lib/pkgconfig",
                        LD_LIBRARY_PATH=f"{prefix}/lib", CMAKE_PREFIX_PATH=str(prefix))
 

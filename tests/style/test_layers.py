@@ -162,7 +162,8 @@ NO_OPCODE = {
 }
 OPCODES = r"\b0x(?:55|5d|90|c2|c3|c9|cc|e8|e9|eb|f4|0f, 0x(?:1f|05|0b)|48, 0x8[9b]|f3, 0x0f|66, 0x90)\b"
 REGISTERS = r"(?i)\b(?:r?[abcd]x|r[sd]i|r(?:8|9|1[0-5]))\b|REG_R(?:AX|BX|CX|DX|SI|DI|8|9|1[0-5])\b"
-NAMES_REGISTERS = {"tool/cmd_inspect.c": "an example in --help", "tool/kernel/kernel_entry.c": "those of the kernel's own rows"}
+NAMES_REGISTERS = {"tool/cmd_inspect.c": "an example in --help", "tool/kernel/kernel_entry.c": "those of the kernel's own rows",
+                   "tool/objtool/orc_dump.c": "the same, as objtool prints them"}
 
 
 def test_only_arch_names_opcodes_and_registers():

@@ -147,6 +147,8 @@ def test_go_callers_of_c(go, build, tmp_path):
     (tmp_path / "main.go").write_text(GO)
     (tmp_path / "go.mod").write_text("module x\n\ngo 1.20\n")
     go("build", "-o", "g", cwd=tmp_path)
+    if "push   %rbp" not in run(["objdump", "-d", "--disassemble=runtime.asmcgocall.abi0", tmp_path / "g"]).stdout:
+        pytest.skip("asmcgocall() of this Go keeps no frame pointer, so that walks end there (Go 1.19)")
     run([build / "etch", "rewrite", "--only", "orc", tmp_path / "g"])
     out = run([tmp_path / "g"], env={**os.environ, "LD_PRELOAD": str(build / "libetch-unwind.so.0")}).stdout
     symbols = sorted((int(a, 16), n) for a, _, n in (line.split(maxsplit=2) for line in run(["nm", tmp_path / "g"]).stdout.splitlines() if line[0] != " "))

@@ -34,6 +34,8 @@ struct function_types {
 	uint64_t *global; /* libdwfl's addresses of the functions that have global symbols, sorted */
 	size_t global_count;
 	unsigned dies_most, ranges_most;
+	void *unit_asked; /* the last unit about which unit_has_types() was asked: the address of its first DIE */
+	bool unit_typed;  /* the answer */
 };
 
 /* Returns the greatest number of general registers that a value of this type takes: 0 if it is in a vector register, 1
@@ -50,6 +52,66 @@ static int words_of(Dwarf_Die *type)
 	if (size > 16)
 		return 1;
 	return size > 8 || !type_is_scalar(type) ? 2 : 1;
+}
+
+/* Does a DIE of a unit, or of a namespace in it, show that the compiler has written types? Base types alone do not show
+ * it: compilers also write them for expressions. */
+static bool has_types(struct function_types *t, Dwarf_Die *parent, unsigned depth)
+{
+	Dwarf_Attribute attr;
+	Dwarf_Die die;
+
+	if (depth > 16 || dwarf_child(parent, &die))
+		return false;
+	do {
+		if (!t->dies_most)
+			return false;
+		t->dies_most--;
+		switch (dwarf_tag(&die)) {
+		case DW_TAG_array_type:
+		case DW_TAG_class_type:
+		case DW_TAG_enumeration_type:
+		case DW_TAG_pointer_type:
+		case DW_TAG_structure_type:
+		case DW_TAG_subroutine_type:
+		case DW_TAG_typedef:
+		case DW_TAG_union_type: return true;
+		case DW_TAG_subprogram:
+			if (dwarf_attr(&die, DW_AT_type, &attr))
+				return true;
+			break;
+		case DW_TAG_namespace:
+			if (has_types(t, &die, depth + 1))
+				return true;
+			break;
+		default: break;
+		}
+	} while (!dwarf_siblingof(&die, &die));
+	return false;
+}
+
+/*
+ * Does the unit that describes a function have types? With -g1 compilers describe functions without their arguments and
+ * results (gcc: all functions, clang: those that are called), so that an empty list of arguments says nothing. The unit
+ * is that of the declaration to which the DIE refers, if it refers to one: with LTO that is another unit.
+ */
+static bool unit_has_types(struct function_types *t, Dwarf_Die *function)
+{
+	Dwarf_Attribute attr;
+	Dwarf_Die die = *function, unit;
+	unsigned steps;
+
+	for (steps = 0; steps < 16; steps++)
+		if ((!dwarf_attr(&die, DW_AT_abstract_origin, &attr) && !dwarf_attr(&die, DW_AT_specification, &attr)) ||
+		    !dwarf_formref_die(&attr, &die))
+			break;
+	if (!dwarf_diecu(&die, &unit, NULL, NULL))
+		return false;
+	if (unit.addr != t->unit_asked) {
+		t->unit_asked = unit.addr;
+		t->unit_typed = has_types(t, &unit, 0);
+	}
+	return t->unit_typed;
 }
 
 static bool is_c(int language)
@@ -72,15 +134,15 @@ static bool is_prototype(Dwarf_Die *die, int language)
 }
 
 /* Returns the number of general registers that the arguments take, or -1 if it is not known. An empty list in a
- * definition means that there are no arguments. */
-static int arguments_of(Dwarf_Die *die, int language, bool defined)
+ * definition means that there are no arguments, if the unit has types. */
+static int arguments_of(struct function_types *t, Dwarf_Die *die, int language, bool defined)
 {
 	int words = 0;
 	Dwarf_Attribute attr;
 	Dwarf_Die child, type;
 
 	if ((!is_prototype(die, language) && !(defined && is_c(language))) ||
-	    dwarf_attr_integrate(die, DW_AT_calling_convention, &attr))
+	    dwarf_attr_integrate(die, DW_AT_calling_convention, &attr) || !unit_has_types(t, die))
 		return -1;
 	if (type_of(die, &type) && !type_is_scalar(&type))
 		words++; /* the address of the result */
@@ -98,12 +160,14 @@ static int arguments_of(Dwarf_Die *die, int language, bool defined)
 static void function_add(struct function_types *t, Dwarf_Die *die, int language, Dwarf_Addr bias)
 {
 	Dwarf_Attribute attr;
-	struct typed_code x = {.words = (int8_t)arguments_of(die, language, true)};
+	struct typed_code x = {.words = (int8_t)arguments_of(t, die, language, true)};
 	Dwarf_Die type;
 	Dwarf_Addr base;
 	ptrdiff_t at = 0;
 
-	if (dwarf_attr_integrate(die, DW_AT_type, &attr))
+	if (!unit_has_types(t, die))
+		x.returned = WORDS_MOST;
+	else if (dwarf_attr_integrate(die, DW_AT_type, &attr))
 		x.returned = (uint8_t)(type_of(die, &type) ? words_of(&type) : WORDS_MOST);
 	while (t->ranges_most && (at = dwarf_ranges(die, at, &base, &x.start, &x.end)) > 0) {
 		t->ranges_most--;
@@ -131,7 +195,7 @@ static void declared_add(struct function_types *t, Dwarf_Die *die, int language,
 	if (!name)
 		return;
 	mem_reserve(&t->declared, &t->declared_capacity, t->declared_count, sizeof(*t->declared));
-	t->declared[t->declared_count++] = (struct declared){name, arguments_of(die, language, false)};
+	t->declared[t->declared_count++] = (struct declared){name, arguments_of(t, die, language, false)};
 }
 
 static int by_name(const void *a, const void *b)

@@ -55,6 +55,12 @@ struct linux_release {
 	 * original whose replacements are not followed
 	 */
 	bool groups_ignored;
+	/*
+	 * warnings about functions without a size are in the order of addresses, and such a function names the place at
+	 * which it starts
+	 */
+	bool keeps_unsized;
+	bool falls_count;      /* --stackval: a function that falls through into the next one has had its warning */
 	bool ends_named;       /* --stackval: if control runs past the end of a section, the warning names the function */
 	bool replaced_sites;   /* sites in .altinstr_replacement are also listed */
 	bool newer_code_lists; /* --ibt: more sections may hold addresses of code without making the code a jump target */
@@ -87,7 +93,9 @@ struct linux_release {
 	bool skips_embedded_calls; /* --hacks=skylake: calls of code inside another instruction are skipped */
 	bool prefixes_by_entries;  /* --prefix uses __patchable_function_entries rather than nops */
 	bool backs_up_failures;    /* --backup writes its file only after an error or a warning */
-	bool errors_are_fatal;     /* undecodable code is an error rather than a warning */
+	/* --backtrace: its lines have the instruction, and so has a line after each warning about code */
+	bool backtraces_have_code;
+	bool errors_are_fatal; /* undecodable code is an error rather than a warning */
 };
 
 #define LINUX_NUMBER(major, minor) ((major) << 8 | (minor))

@@ -68,6 +68,8 @@ static void since_7_2(struct linux_release *r)
 	r->profilers_are_kcov = true;
 	r->missing_noreturn = "%.120s() missing __noreturn in .c/.h or NORETURN() in noreturns.h";
 	r->groups_ignored = true;
+	r->keeps_unsized = true;
+	r->falls_count = true;
 	r->ends_named = true;
 	r->replaced_sites = true;
 	r->newer_code_lists = true;
@@ -81,6 +83,7 @@ static void since_7_2(struct linux_release *r)
 	r->skips_embedded_calls = true;
 	r->prefixes_by_entries = true;
 	r->backs_up_failures = true;
+	r->backtraces_have_code = true;
 	r->errors_are_fatal = true;
 }
 

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEATURE_POPCNT (4 * 32 + 23) /* its number in arch/x86/include/asm/cpufeatures.h */
+/* Numbers in arch/x86/include/asm/cpufeatures.h. */
+#define FEATURE_POPCNT (4 * 32 + 23)
+#define FEATURE_SMAP   (9 * 32 + 20)
 
 static const struct replacement *list_of(const struct alternatives *a) { return a->map->notes.replacements; }
 static size_t count_of(const struct alternatives *a) { return a->map->notes.replacement_count; }
@@ -62,9 +64,9 @@ static void groups_make(struct alternatives *a)
 	a->bytes = mem_zero(bytes + 1, sizeof(*a->bytes));
 }
 
-void alternatives_read(const struct code_map *map, struct alternatives *out)
+void alternatives_read(const struct code_map *map, bool access, struct alternatives *out)
 {
-	*out = (struct alternatives){.map = map};
+	*out = (struct alternatives){.map = map, .access = access};
 	groups_make(out);
 }
 
@@ -89,7 +91,25 @@ const struct replacement *alternatives_of(const struct alternatives *a, uint64_t
 }
 
 /* Before 7.2: true for the replacement that depends on a feature which validation assumes every CPU to have. */
-static bool rules_by_feature(const struct replacement *r) { return r->feature == FEATURE_POPCNT; }
+static bool rules_by_feature(const struct alternatives *a, const struct replacement *r)
+{
+	return r->feature == FEATURE_POPCNT || (a->access && r->feature == FEATURE_SMAP);
+}
+
+/*
+ * Before 7.2: true if validation assumes that an original is never replaced, since it is a nop in place of stac or
+ * clac, and access to user memory is not validated.
+ */
+static bool is_kept_for_access(const struct alternatives *a, const struct replacement *of)
+{
+	size_t count, i;
+	const struct replacement *r = alternatives_of(a, of->at, &count);
+
+	for (i = 0; i < count && !a->access; i++)
+		if (r[i].feature == FEATURE_SMAP)
+			return true;
+	return false;
+}
 
 /*
  * Since 7.2: true for a replacement that enables or disables access to user memory. Validation assumes that the first
@@ -104,11 +124,9 @@ static bool rules_by_access(const struct alternatives *a, const struct replaceme
 
 bool alternative_is_followed(const struct alternatives *a, const struct replacement *r)
 {
-	uint64_t at = r->at;
-
 	if (a->map->release->groups_ignored)
-		at = r->size ? r->from : 0;
-	return !code_map_keeps(a->map, at);
+		return !code_map_keeps(a->map, r->size ? r->from : 0);
+	return !code_map_keeps(a->map, r->at) && !is_kept_for_access(a, r);
 }
 
 bool alternative_original_runs(const struct alternatives *a, const struct replacement *r, size_t count)
@@ -123,7 +141,7 @@ bool alternative_original_runs(const struct alternatives *a, const struct replac
 		return !alternative_is_followed(a, r) || !rules_by_access(a, r);
 	}
 	for (i = 0; i < count; i++)
-		if (alternative_is_followed(a, &r[i]) && rules_by_feature(&r[i]))
+		if (alternative_is_followed(a, &r[i]) && rules_by_feature(a, &r[i]))
 			return false;
 	return true;
 }

@@ -10,6 +10,7 @@
 
 struct alternatives {
 	const struct code_map *map;
+	bool access;     /* --uaccess: access to user memory is validated */
 	size_t *by_from; /* indices of the replacements that have code, sorted by the address of that code */
 	size_t by_from_count;
 	size_t *first; /* for each replacement: index in `bytes` of the first byte of its group */
@@ -35,7 +36,7 @@ struct alternative_place {
 };
 
 /* The caller calls alternatives_free(). */
-void alternatives_read(const struct code_map *map, struct alternatives *out);
+void alternatives_read(const struct code_map *map, bool access, struct alternatives *out);
 void alternatives_free(struct alternatives *a);
 /* Describes the address in *out. Returns false if it is neither in an original nor in a replacement. */
 bool alternatives_find(const struct alternatives *a, uint64_t addr, struct alternative_place *out);
@@ -44,7 +45,7 @@ const struct replacement *alternatives_of(const struct alternatives *a, uint64_t
 /*
  * True if the annotation LINUX_IGNORE_ALTS does not exclude the replacement from validation. In releases with
  * groups_ignored the annotation is at the code that is excluded, whether original or replacement; in others it is at
- * the original whose replacements are excluded.
+ * the original whose replacements are excluded; without --uaccess these leave out stac and clac, too.
  */
 bool alternative_is_followed(const struct alternatives *a, const struct replacement *r);
 /*

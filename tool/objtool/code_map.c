@@ -136,6 +136,12 @@ static bool function_ends_dead(const struct code_map *m, const struct elf_symbol
  */
 #define DEPTH_MOST 5
 
+/* True if a name, which may be null, is that of a function that does not return. */
+static bool is_dead_name(const struct code_map *m, const char *name)
+{
+	return name && m->release->profile.noreturn(&m->release->profile, name);
+}
+
 static bool dead_within(const struct code_map *m, const struct target *t, unsigned depth)
 {
 	const struct elf_symbol *y = t->function;
@@ -143,11 +149,13 @@ static bool dead_within(const struct code_map *m, const struct target *t, unsign
 	bool counts; /* the list of names applies to it */
 
 	if (!y)
-		return t->name && m->release->profile.noreturn(&m->release->profile, t->name);
+		return is_dead_name(m, t->name);
+	if (t->at != part_at(m, t->at)->code->addr + y->value) /* code in the function, not the function itself */
+		return is_dead_name(m, t->name ? t->name : t->label);
 	counts = y->bind == STB_GLOBAL || m->release->newer_validation;
 	if (y->bind != STB_LOCAL && t->name != y->name)
-		return t->name && counts && m->release->profile.noreturn(&m->release->profile, t->name);
-	if (!*ends && y->bind != STB_LOCAL && counts && m->release->profile.noreturn(&m->release->profile, y->name))
+		return counts && is_dead_name(m, t->name);
+	if (!*ends && y->bind != STB_LOCAL && counts && is_dead_name(m, y->name))
 		*ends = ENDS_DEAD;
 	if (!*ends && y->bind == STB_WEAK)
 		*ends = ENDS_OTHERWISE; /* a function of another file may replace it */
@@ -192,6 +200,14 @@ int code_map_relocs(struct code_map *m, struct error *e)
 		m->parts[i].count = (size_t)n;
 	}
 	return 0;
+}
+
+int code_map_starts(struct code_map *m, struct error *e)
+{
+	m->begins = bits_new(m);
+	m->stops = bits_new(m);
+	bit_set(m->begins, m->space.span); /* ends searches */
+	return code_map_relocs(m, e);
 }
 
 static void bits_make(struct code_map *m)
@@ -292,11 +308,23 @@ const struct elf_symbol *code_map_sized(const struct code_map *m, uint32_t secti
 bool warns_first(const struct code_map *m, uint32_t section, uint64_t off)
 {
 	const struct elf_symbol *y = m->release->newer_validation ? code_map_sized(m, section, off) : NULL;
-	bool *done = y ? &m->warned->done[y - m->f->symbols] : NULL;
+	uint8_t *done = y ? &m->warned->done[y - m->f->symbols] : NULL;
 
 	if (!done)
 		return true;
-	if (*done)
+	if (*done & WARNED_SAID)
 		return false;
-	return *done = true;
+	*done |= WARNED_SAID;
+	return true;
+}
+
+void access_warned_set(const struct code_map *m, const struct elf_symbol *function)
+{
+	code_map_sized(m, function->section, function->value); /* makes the list */
+	m->warned->done[function - m->f->symbols] |= WARNED_ACCESS;
+}
+
+bool access_warned(const struct code_map *m, const struct elf_symbol *function)
+{
+	return m->warned->done && m->warned->done[function - m->f->symbols] & WARNED_ACCESS;
 }

@@ -35,6 +35,9 @@ struct target {
 	size_t number; /* index of that function */
 };
 
+/* Flags of a symbol: a warning about it has been printed; --uaccess has warned of it. */
+enum { WARNED_SAID = 1, WARNED_ACCESS = 2 };
+
 struct code_map {
 	const struct elf_file *f;
 	const struct linux_release *release;
@@ -53,13 +56,14 @@ struct code_map {
 	uint8_t *ends;        /* private to code_map.c; two elements for each function */
 	struct once {
 		struct symbol_index list; /* symbols with a size: functions and entry code */
-		bool *done; /* for each symbol of the file: a warning about it has been printed; null: none has been printed */
-	} * warned;     /* the symbols with warnings, for releases that print one warning per symbol */
+		uint8_t *done;            /* for each symbol of the file: WARNED_*; null: there has been no warning */
+	} * warned;                   /* the symbols with warnings, for releases that print one warning per symbol */
 	/* Each of the following lists has one bit for each byte of the space: */
 	uint64_t *fields;  /* the field of a relocation begins at the byte; null: relocations have not been read */
 	uint64_t *entries; /* a function begins at the byte */
 	/* If the code is decoded from the start of its section, an instruction begins at the byte; null: not known. */
 	uint64_t *begins;
+	bool decoded; /* `begins` is known, and all code could be decoded */
 	/*
 	 * Such an instruction begins at the byte, and it does more than continue with the next one, or affects access to
 	 * user memory, or is the last one of its section; null: not known.
@@ -96,11 +100,24 @@ const struct elf_reloc *reloc_in(const struct code_map *m, const struct part *p,
 const struct elf_symbol *symbol_in(const struct code_map *m, const struct part *p, uint64_t at, const struct step *s);
 /* True if an address has the annotation LINUX_IGNORE_ALTS. */
 bool code_map_keeps(const struct code_map *m, uint64_t addr);
+/* Allocates map.begins and map.stops, and reads the relocations. Returns 0, or -1 and a message. */
+int code_map_starts(struct code_map *m, struct error *e);
 /* Allocates a list of bits, all 0: one for each byte of the space and one for its end. */
 uint64_t *bits_new(const struct code_map *m);
 /* In both functions, `at` is an address of the space, which is the number of the bit. */
 static inline void bit_set(uint64_t *bits, uint64_t at) { bits[at / 64] |= (uint64_t)1 << at % 64; }
 static inline bool bit_has(const uint64_t *bits, uint64_t at) { return bits[at / 64] >> at % 64 & 1; }
+/* Returns the number of the first bit from `at` on that is set. There must be one. */
+static inline uint64_t bit_next(const uint64_t *bits, uint64_t at)
+{
+	uint64_t word = bits[at / 64] >> at % 64;
+
+	if (word)
+		return at + (uint64_t)__builtin_ctzll(word);
+	for (at /= 64; !bits[++at];)
+		;
+	return 64 * at + (uint64_t)__builtin_ctzll(bits[at]);
+}
 /*
  * Returns the function that contains a place or, in entry code, the symbol with a size that does; null if there is
  * none.
@@ -111,6 +128,12 @@ const struct elf_symbol *code_map_sized(const struct code_map *m, uint32_t secti
  * of entry code) is printed.
  */
 bool warns_first(const struct code_map *m, uint32_t section, uint64_t off);
+/*
+ * Records that --uaccess has warned of a function, which objtool then follows no further. access_warned() tells whether
+ * this was recorded.
+ */
+void access_warned_set(const struct code_map *m, const struct elf_symbol *function);
+bool access_warned(const struct code_map *m, const struct elf_symbol *function);
 /* True if the target of a call is a function that does not return. */
 bool calls_dead(const struct code_map *m, const struct target *t);
 

@@ -25,9 +25,8 @@ struct endbrs {
 	 * between.
 	 */
 	uint64_t *skipped;
-	uint64_t *begins; /* a bit for each byte of the space: an instruction begins there */
-	uint64_t *list;   /* addresses of functions with endbr, sorted */
-	bool *used;       /* for each element of `list`: the address is taken */
+	uint64_t *list; /* addresses of functions with endbr, sorted */
+	bool *used;     /* for each element of `list`: the address is taken */
 	size_t count;
 	/* the addresses that count as taken although they have no relocation; only in releases with addresses_by_lea */
 	struct own_address *own;
@@ -47,7 +46,7 @@ struct taken {
 	uint64_t at; /* the address, in the code space */
 };
 
-static bool begins_at(const struct endbrs *x, uint64_t at) { return bit_has(x->begins, at - x->map->space.first); }
+static bool begins_at(const struct endbrs *x, uint64_t at) { return bit_has(x->map->begins, at - x->map->space.first); }
 
 static bool is_skipped(const struct endbrs *x, uint64_t at) { return bit_has(x->skipped, at - x->map->space.first); }
 
@@ -76,30 +75,42 @@ static void own_address_note(struct endbrs *x, const struct code_section *c, uin
 	x->own[x->own_count++] = (struct own_address){at, at + len + (uint64_t)(int64_t)distance};
 }
 
+/* Records the addresses that the code of a section takes without a relocation. */
+static void own_addresses_note(struct endbrs *x, const struct code_section *c)
+{
+	uint64_t first = x->map->space.first, at = bit_next(x->map->begins, c->addr - first) + first, after;
+
+	for (; at - c->addr < c->size; at = after) {
+		after = bit_next(x->map->begins, at + 1 - first) + first;
+		own_address_note(x, c, at - c->addr, (unsigned)((after - c->addr < c->size ? after : c->addr + c->size) - at));
+	}
+}
+
+/* Marks the bytes from undecodable ones on up to the next function. */
+static void skipped_mark(struct endbrs *x, const struct code_section *c)
+{
+	uint64_t first = x->map->space.first, off, end;
+	struct step s;
+
+	for (off = 0; off < c->size; off += s.len) {
+		if (step_decode(x->map->cache, c->bytes + off, c->size - off, c->addr + off, &s))
+			continue;
+		end = decoding_resumes(x->map, c->section, off);
+		for (s.len = 0; off < end; off++)
+			bit_set(x->skipped, c->addr + off - first);
+	}
+}
+
 static void insns_mark(struct endbrs *x)
 {
 	size_t i;
 
-	x->begins = bits_new(x->map);
 	x->skipped = bits_new(x->map);
 	for (i = 0; i < x->map->space.count; i++) {
-		const struct code_section *c = &x->map->space.list[i];
-		uint64_t off;
-		struct step s;
-
-		for (off = 0; off < c->size; off += s.len) {
-			uint64_t k = c->addr + off - x->map->space.first, end;
-
-			if (step_decode(x->map->cache, c->bytes + off, c->size - off, c->addr + off, &s)) {
-				bit_set(x->begins, k);
-				if (x->options->release->addresses_by_lea)
-					own_address_note(x, c, off, s.len);
-				continue;
-			}
-			end = decoding_resumes(x->map, c->section, off);
-			for (s.len = 0; off < end; off++, k++)
-				bit_set(x->skipped, k);
-		}
+		if (x->options->release->addresses_by_lea)
+			own_addresses_note(x, &x->map->space.list[i]);
+		if (!x->map->decoded)
+			skipped_mark(x, &x->map->space.list[i]);
 	}
 }
 
@@ -427,7 +438,6 @@ int endbrs_find(const struct code_map *map, const struct objtool_options *o, str
 	if (!err)
 		err = sealed_list(&x, out, e);
 	place_names_free(&x.names);
-	free(x.begins);
 	free(x.skipped);
 	free(x.list);
 	free(x.used);

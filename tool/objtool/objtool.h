@@ -8,8 +8,8 @@
 
 #include "analysis/interproc/frames.h"
 #include "kernel/linux_kernel.h"
+#include "objtool/warnings.h"
 #include "output/object_write.h"
-#include "elf/symbols.h"
 
 struct objtool_options {
 	const struct linux_release *release;
@@ -38,6 +38,8 @@ struct objtool_options {
 	bool stats;          /* prints counts */
 	bool errors;         /* --werror: writes nothing if there is a warning */
 	bool section_address;
+	bool backtrace;     /* prints after a warning by which branches its place is reached */
+	bool verbose;       /* with `backtrace`: also prints the code of the functions that had a warning */
 	const char *output; /* path of the file to write; null: the object itself */
 };
 #define OBJTOOL_PREFIX_MOST 4096
@@ -49,21 +51,10 @@ struct objtool_options {
 int objtool_run(const char *path, const struct objtool_options *o, struct error *e);
 
 /*
- * Symbols by which warnings name places. `list` is read for the first warning, `others` for the first warning about
- * code outside of functions.
+ * Defined in orc_dump.c, for --dump: prints the rows of .orc_unwind as the release's objtool does; nothing if the file
+ * has none. Returns 0, or -1 and a message.
  */
-struct place_names {
-	struct symbol_index list, others;
-	bool read, others_read;
-};
-void place_names_free(struct place_names *names);
-/* Writes "FUNCTION+OFFSET". */
-void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, char *out,
-                   size_t size);
-/* Prints "PATH: warning: objtool: ...". */
-void objtool_say(const struct elf_file *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints "PATH: warning: objtool: FUNCTION+OFFSET: TEXT". */
-void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text);
+int orc_dump(const char *path, const struct linux_release *release, struct error *e);
 
 /*
  * A branch that the kernel patches. The list becomes a section such as .return_sites, .retpoline_sites or
@@ -96,7 +87,8 @@ struct branches {
 	struct branch_list unstopped;
 	struct branch_list profiled; /* calls of profilers in code that must not be instrumented */
 	size_t insns;
-	size_t warnings; /* number of warnings of --retpoline and --cfi */
+	bool undecodable; /* some code could not be decoded */
+	size_t warnings;  /* number of warnings of --retpoline and --cfi */
 };
 struct code_map;
 /*
@@ -109,13 +101,10 @@ int branch_sites_find(const struct elf_file *f, const struct objtool_options *o,
 void unstopped_warn(const struct code_map *map, const struct branches *b);
 void branch_sites_free(struct branches *b);
 
-/*
- * Defined in uaccess.c. The caller calls it before branch_sites_find(). If any warning of --uaccess is possible, it
- * allocates map.begins and map.stops, and reads the relocations. Returns 0, or -1 and a message.
- */
-int uaccess_open(struct code_map *map, struct error *e);
+/* Defined in uaccess.c: true if any warning of --uaccess is possible. Few objects have one. */
+bool uaccess_has_work(const struct code_map *map);
 /* Prints the warnings of --uaccess and returns their number. The map must have been read. */
-size_t uaccess_check(struct code_map *map);
+size_t uaccess_check(struct code_map *map, const struct objtool_options *o);
 
 /*
  * Defined in stack_walk.c; the map must have been read. First prints the warnings of --stackval and --noinstr; with

@@ -9,18 +9,11 @@
 #include "support/bounds.h"
 #include "support/memory.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SECTIONS_MOST (SITE_SECTIONS + 2u)
-
-/* The form in which warnings are printed, and their number. A process handles only one object. */
-static struct {
-	bool errors, section_address;
-	size_t count;
-} warnings_said;
 
 /* The results of the passes over an object. */
 struct results {
@@ -29,69 +22,6 @@ struct results {
 	struct new_section sections[SECTIONS_MOST];
 	size_t count; /* number of sections that the passes have made */
 };
-
-/* True for the symbol of entry code, which has a size but no type. */
-static bool is_sized_label(const struct elf_file *f, const struct elf_symbol *y)
-{
-	(void)f;
-	return y->section && y->size && y->type != STT_SECTION && y->name[0];
-}
-
-void place_names_free(struct place_names *names)
-{
-	symbol_index_free(&names->list);
-	symbol_index_free(&names->others);
-}
-
-void objtool_place(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, char *out,
-                   size_t size)
-{
-	const struct symbol_index *x = &names->list;
-	size_t n;
-
-	if (!names->read)
-		symbol_index_build(f, symbol_is_place, &names->list);
-	names->read = true;
-	if (!symbol_index_find(x, section, at)) {
-		x = &names->others;
-		if (!names->others_read)
-			symbol_index_build(f, is_sized_label, &names->others);
-		names->others_read = true;
-	}
-	symbol_index_describe(x, f, section, at, out, size);
-	n = strlen(out);
-	if (!strchr(out, '+'))
-		n += (size_t)snprintf(out + n, size - n, "+0x0");
-	if (warnings_said.section_address && n < size && symbol_index_find(x, section, at))
-		snprintf(out + n, size - n, " (%s+0x%llx)", f->sections[section].name, (unsigned long long)at);
-}
-
-static void line_print(const struct elf_file *f, const char *severity, const char *text)
-{
-	char *line;
-
-	if (asprintf(&line, "%s: %s: objtool: %s", f->path, severity, text) < 0)
-		return;
-	text_line(stderr, line);
-	free(line);
-}
-
-void objtool_say(const struct elf_file *f, const char *format, ...)
-{
-	char *text;
-	va_list ap;
-
-	if (text_is_quiet())
-		return;
-	va_start(ap, format);
-	if (vasprintf(&text, format, ap) < 0)
-		text = NULL;
-	va_end(ap);
-	warnings_said.count++;
-	if (text)
-		line_print(f, warnings_said.errors ? "error" : "warning", text);
-	free(text);
-}
 
 /*
  * Prints a remark about rules that are lost. This is a limitation of etch, about which objtool prints nothing, so
@@ -102,15 +32,7 @@ static void rows_lost_say(const struct elf_file *f, long lost)
 	char text[64];
 
 	snprintf(text, sizeof(text), "%ld rows do not fit an ORC entry", lost);
-	line_print(f, "warning", text);
-}
-
-void objtool_warn(const struct elf_file *f, struct place_names *names, uint32_t section, uint64_t at, const char *text)
-{
-	char where[256];
-
-	objtool_place(f, names, section, at, where, sizeof(where));
-	objtool_say(f, "%s: %s", where, text);
+	objtool_remark(f, text);
 }
 
 /* Makes the sections with unwind rows, from the code as the compiler wrote it. */
@@ -164,18 +86,27 @@ static bool is_linked(const struct elf_file *f)
 }
 
 /*
- * Checks that --link is given for the passes that require a linked object. Up to 6.12, an object that is recognizably
- * linked needs no --link.
+ * Checks that --link is given for a linked object, and for the passes that require one. Up to 6.12, an object that is
+ * recognizably linked needs no --link: *forced is set.
  */
-static int link_check(const struct elf_file *f, const struct objtool_options *o, struct error *e)
+static int link_check(const struct elf_file *f, const struct objtool_options *o, bool *forced, struct error *e)
 {
 	const char *needs = o->unret ? "--unret" : NULL;
+	bool linked = is_linked(f);
 
+	*forced = false;
 	needs = o->ibt ? "--ibt" : needs;
 	needs = o->noinstr ? "--noinstr" : needs;
-	if (!needs || o->linked || (!o->release->links_by_option && is_linked(f)))
+	if (o->linked)
 		return 0;
-	return error_set(e, "%s requires --link", needs);
+	if (linked && !o->release->links_by_option) {
+		objtool_complain(f, "Linked object detected, forcing --link");
+		*forced = true;
+		return 0;
+	}
+	if (needs)
+		return error_set(e, "%s requires --link", needs);
+	return linked ? error_set(e, "a linked object requires --link") : 0;
 }
 
 /* For --noabs: checks that code which runs before it is at its final address contains no addresses. */
@@ -205,7 +136,7 @@ static int absolutes_check(const struct elf_file *f, struct error *e)
 /* Runs the passes that change code, which come last. */
 static int code_change(struct elf_file *f, const struct objtool_options *o, const struct results *r, struct error *e)
 {
-	if (o->dry_run || (o->errors && warnings_said.count))
+	if (o->dry_run || (o->errors && warnings_count()))
 		return 0;
 	if (o->mcount && (o->mnop || o->release->nops_fentry) && traced_hack(f, &r->branches, e))
 		return -1;
@@ -218,17 +149,19 @@ static bool follows_stack(const struct objtool_options *o) { return stack_follow
 static int code_check(const struct elf_file *f, const struct objtool_options *o, struct code_map *map,
                       struct branches *b, struct error *e)
 {
+	bool access = o->uaccess && uaccess_has_work(map);
 	size_t warnings = 0;
 
-	if (o->uaccess && uaccess_open(map, e))
+	if ((access || follows_stack(o) || o->ibt) && code_map_starts(map, e))
 		return -1;
 	/* The pass over branches comes first, so that its warnings are in file order. */
 	if (branch_sites_find(f, o, map, b, e))
 		return -1;
-	if ((map->begins || follows_stack(o) || o->ibt) && code_map_read(map, e))
+	map->decoded = map->begins && !b->undecodable;
+	if (map->begins && code_map_read(map, e))
 		return -1;
-	if (map->begins)
-		warnings = uaccess_check(map);
+	if (access)
+		warnings = uaccess_check(map, o);
 	if (!o->release->reach_counts_alone)
 		warnings += b->warnings;
 	if (follows_stack(o) && stack_check(map, o, warnings, e))
@@ -249,6 +182,14 @@ static int prefix_pass(struct elf_file *f, const struct objtool_options *o, cons
 	return prefixes_find(map, o, &r->prefixes, e);
 }
 
+/* Prints for --verbose what is said after the warnings. */
+static void warned_print(const struct code_map *map, const struct objtool_options *o)
+{
+	if (o->errors && warnings_count())
+		objtool_say(map->f, "%zu warning(s) upgraded to errors", warnings_count());
+	warned_functions_print(map);
+}
+
 /* Runs all passes over an open file, whose bytes they may change in place. */
 static int passes_run(struct elf_file *f, const struct objtool_options *o, struct results *r, struct error *e)
 {
@@ -266,6 +207,8 @@ static int passes_run(struct elf_file *f, const struct objtool_options *o, struc
 		err = sites_sections(f, o, &r->branches, r->sections, &r->count, e);
 	if (!err && o->noabs)
 		err = absolutes_check(f, e);
+	if (o->verbose && !err)
+		warned_print(&map, o);
 	step_caches_keep(false);
 	noted = map.fields;
 	notes = map.notes;
@@ -316,19 +259,22 @@ static void results_free(struct results *r)
 }
 
 /* Runs the passes over an object whose bytes are f->bytes. */
-static int object_run(struct elf_file *f, const struct objtool_options *o, const struct file_mark *seen,
+static int object_run(struct elf_file *f, const struct objtool_options *asked, const struct file_mark *seen,
                       struct error *e)
 {
+	struct objtool_options options = *asked, *o = &options;
 	struct results r = {0};
+	bool forced = false;
 	int err = elf_is_object(f) ? linux_release_check(o->release, f, e) : error_set(e, "is no object file");
 
 	if (!err)
-		err = link_check(f, o, e);
+		err = link_check(f, o, &forced, e);
+	options.linked |= forced;
 	if (!err && o->backup && !o->dry_run && !o->release->backs_up_failures)
 		err = backup_write(f->path, f->path, f->bytes, f->size, e);
 	if (!err)
 		err = passes_run(f, o, &r, e);
-	if (!err && !o->dry_run && !(o->errors && warnings_said.count) && is_changed(o, &r))
+	if (!err && !o->dry_run && !(o->errors && warnings_count()) && is_changed(o, &r))
 		err = result_write(f, o, seen, &r, e);
 	if (!err && o->stats)
 		stats_print(&r.branches, r.sections, r.count);
@@ -344,7 +290,7 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 	struct file_mark seen;
 	uint8_t *bytes, *before = NULL;
 	size_t size;
-	int err;
+	int err, warned;
 
 	if (file_read_marked(path, &bytes, &size, &seen, e))
 		return -1;
@@ -352,15 +298,16 @@ int objtool_run(const char *path, const struct objtool_options *o, struct error 
 		before = mem_alloc(size + 1, 1);
 		memcpy(before, bytes, size);
 	}
-	warnings_said.errors = o->errors;
-	warnings_said.section_address = o->section_address;
+	warnings_begin(o);
 	err = elf_open_bytes(&f, path, bytes, size, e);
 	if (!err)
 		err = object_run(&f, o, &seen, e);
-	if (backs_up && (err || warnings_said.count) &&
+	if (backs_up && (err || warnings_count()) &&
 	    backup_write(path, o->output ? o->output : path, before, size, err ? &ignored : e))
 		err = -1;
 	free(before);
 	elf_close(&f);
-	return err ? -1 : warnings_said.count > 0;
+	warned = warnings_count() > 0;
+	warnings_end();
+	return err ? -1 : warned;
 }

@@ -324,6 +324,7 @@ static int section_pass(struct pass *p, struct step_cache *cache, struct error *
 				return -1;
 			if (p->part)
 				bit_set(p->map->stops, p->first + at);
+			p->out->undecodable = true;
 			s.len = 0;
 			at = decoding_resumes(p->map, p->number, at);
 			continue;

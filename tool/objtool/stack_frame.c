@@ -230,6 +230,33 @@ static bool matters(const struct step *s, const struct stack_rules *rules)
 	}
 }
 
+/* True if copying a register to another may change the frame. */
+static bool copy_may_change(const struct stack_frame *f, const struct step *s, bool copies)
+{
+	return s->a == ETCH_REG_RSP || s->b == ETCH_REG_RSP || s->a == f->cfa.base ||
+	       (copies && f->copies[s->b].base == BASE_CFA);
+}
+
+bool stack_frame_may_change(const struct stack_frame *f, const struct step *s, bool copies)
+{
+	const struct stack_rules rules = {.copies = copies};
+
+	if (f->unknown || !matters(s, &rules))
+		return false;
+	if (f->aligned || f->cfa.base == BASE_NONE)
+		return true;
+	switch (s->op) {
+	case STEP_MOVE: return s->b > 15 || copy_may_change(f, s, copies);
+	case STEP_ADDRESS:
+		if (s->disp)
+			return s->a == ETCH_REG_RSP || s->b == ETCH_REG_RSP || s->a == f->cfa.base;
+		return copy_may_change(f, s, copies);
+	case STEP_LOAD: return STEP_CALLEE_SAVED >> s->a & 1;
+	case STEP_STORE: return s->a == ETCH_REG_RSP || STEP_CALLEE_SAVED >> s->a & 1;
+	default: return true;
+	}
+}
+
 /* Applies an instruction to the frame of an interrupt, in which only the distance of the CFA from rsp matters. */
 static void interrupted_step(struct stack_frame *f, const struct step *s, const struct stack_rules *rules)
 {

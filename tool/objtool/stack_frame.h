@@ -56,6 +56,11 @@ struct stack_rules {
 	bool returns;  /* the instruction is an iret after which control continues at the next instruction */
 };
 /*
+ * False if stack_frame_step() would not change the frame, and give no warning, for an instruction that is neither a
+ * call nor an iret. This is a quick test, which most instructions fail. `copies` is that of stack_rules.
+ */
+bool stack_frame_may_change(const struct stack_frame *f, const struct step *s, bool copies);
+/*
  * Changes a frame as an instruction changes it. Returns null, or the text of a warning; in the latter case the frame is
  * not valid.
  */

@@ -107,6 +107,8 @@ bool stack_is_dead(const struct stack_walk *w, const struct part *part, uint64_t
 		dead = calls_dead(w->map, &t);
 	}
 	*called = t.name;
+	if (!note_any(n, at + s->len))
+		return dead;
 	return (dead || note_at(n, at + s->len, NOTE_UNREACHABLE)) && !note_at(n, at + s->len, NOTE_REACHABLE);
 }
 
@@ -139,7 +141,7 @@ static bool call_follow(struct stack_walk *w, const struct part *part, const str
 		return call_check(w, part, p, s, callee) && pointer_check(w, p, t.name);
 	*continues = false;
 	if (t.at)
-		stack_path_add(w, p, t.at, true);
+		stack_path_add(w, p, t.at, TURN_BRANCH);
 	return true;
 }
 
@@ -193,7 +195,7 @@ static bool indirect_follow(struct stack_walk *w, const struct part *part, const
 		return !stack_function_at(w, p->at) || tail_check(w, part, p, s, NULL);
 	for (k = 0; (kind = own_entry(w, j, k, &to)) != ENTRY_NONE; k++)
 		if (kind == ENTRY_OWN)
-			stack_path_add(w, p, to, true);
+			stack_path_add(w, p, to, TURN_ALTERNATIVE);
 	if (w->options->release->newer_validation)
 		stack_paths_reverse(w, first);
 	return true;
@@ -216,7 +218,7 @@ static bool jump_follow(struct stack_walk *w, const struct part *part, const str
 			return return_check(w, p);
 		}
 		return tail_check(w, part, p, s, called);
-	case WAY_INSIDE: stack_path_add(w, p, to, true); return true;
+	case WAY_INSIDE: stack_path_add(w, p, to, TURN_BRANCH); return true;
 	default: return true;
 	}
 }
@@ -274,7 +276,7 @@ static bool next_add(struct stack_walk *w, const struct part *part, const struct
 		return false;
 	part = stack_next(w, part, p->at, &after);
 	if (part && after - part->code->addr < part->code->size) {
-		stack_path_add(w, p, after, false);
+		stack_path_add(w, p, after, TURN_NONE);
 		return true;
 	}
 	if (!part || w->frames.list[p->frame].cfa.base == BASE_NONE || w->options->no_unreachable)
@@ -292,8 +294,8 @@ static bool next_add(struct stack_walk *w, const struct part *part, const struct
 /* Applies an instruction to the frame. Returns false after a warning. */
 static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_t *bytes, const struct step *s)
 {
-	struct stack_frame f = w->frames.list[p->frame];
 	const struct notes *n = &w->map->notes;
+	struct stack_frame f;
 	const struct stack_rules rules = {
 		.copies = w->options->release->newer_validation,
 		.function = stack_function_at(w, p->at),
@@ -302,8 +304,10 @@ static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_
 		.pushes = s->flow == FLOW_CALL && note_at(n, p->at, NOTE_PUSH),
 		.returns = code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at),
 	};
-	const char *text = stack_frame_step(&f, s, &rules);
+	const char *text;
 
+	f = w->frames.list[p->frame];
+	text = stack_frame_step(&f, s, &rules);
 	if (text)
 		return stack_warn(w, p->at, text);
 	if (memcmp(&f, &w->frames.list[p->frame], sizeof(f)))
@@ -311,15 +315,22 @@ static bool frame_apply(struct stack_walk *w, struct stack_path *p, const uint8_
 	return true;
 }
 
+/* False if an instruction does not change the frame; `returns`: it is an iret. */
+static bool may_change_frame(const struct stack_walk *w, const struct stack_path *p, const struct step *s, bool returns)
+{
+	return s->flow == FLOW_CALL || returns ||
+	       stack_frame_may_change(&w->frames.list[p->frame], s, w->options->release->newer_validation);
+}
+
 bool stack_leave(struct stack_walk *w, const struct part *part, struct stack_path *p, const struct step *s)
 {
 	const uint8_t *bytes = part->code->bytes + (p->at - part->code->addr);
-	bool continues = true;
+	bool continues = true, returns = code_leaves(bytes, s->len) == LEAVES_BY_IRET;
 	const char *called;
 
-	if ((s->touches || s->flow != FLOW_NEXT) && !frame_apply(w, p, bytes, s))
+	if (may_change_frame(w, p, s, returns) && !frame_apply(w, p, bytes, s))
 		return false;
-	if (code_leaves(bytes, s->len) == LEAVES_BY_IRET && stack_function_at(w, p->at))
+	if (returns && stack_function_at(w, p->at))
 		return next_add(w, part, p, p->at + s->len); /* the instruction is an iret that continues after itself */
 	if (stack_leaves(bytes, s))
 		return context_follow(w, p, s, &continues) && (!continues || next_add(w, part, p, p->at + s->len));

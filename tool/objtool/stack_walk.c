@@ -19,11 +19,15 @@
 
 static uint32_t *frame_at(const struct stack_walk *w, uint64_t addr) { return &w->at[addr - w->map->space.first]; }
 
-void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, bool branched)
+void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, enum turn turn)
 {
 	mem_reserve(&w->paths, &w->path_capacity, w->path_count, sizeof(*w->paths));
-	w->paths[w->path_count++] = (struct stack_path){
-		.at = to, .frame = from->frame, .down = from->down, .branched = branched, .depth = from->depth};
+	w->paths[w->path_count++] = (struct stack_path){.at = to,
+	                                                .frame = from->frame,
+	                                                .last = backtrace_add(&w->backtrace, from->last, from->at, turn),
+	                                                .down = from->down,
+	                                                .branched = turn != TURN_NONE,
+	                                                .depth = from->depth};
 }
 
 void stack_paths_reverse(struct stack_walk *w, size_t first)
@@ -51,7 +55,8 @@ bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 		original = place.original; /* the warning names the place of the original */
 		of = space_at(&w->map->space, original);
 	}
-	if (warns_first(w->map, of->section, original - of->addr))
+	w->silent = !warns_first(w->map, of->section, original - of->addr);
+	if (!w->silent)
 		objtool_warn(w->map->f, &w->names, c->section, at - c->addr, text);
 	return false;
 }
@@ -60,6 +65,7 @@ bool stack_warn(struct stack_walk *w, uint64_t at, const char *text)
 bool stack_warn_plainly(struct stack_walk *w, const char *text)
 {
 	w->warnings++;
+	w->silent = false;
 	objtool_say(w->map->f, "%s", text);
 	return false;
 }
@@ -72,10 +78,10 @@ bool stack_has_hint(const struct stack_walk *w, uint64_t at)
 /* ---- visiting an instruction ------------------------------------------------------------- */
 
 /*
- * Checks that the path is still in its function. Returns false if the path ends here, whether with a warning or
- * without.
+ * Checks that the path is still in its function. Returns false if the path ends; then *ok is set if this is without a
+ * warning.
  */
-static bool function_check(struct stack_walk *w, const struct stack_path *p)
+static bool function_check(struct stack_walk *w, const struct stack_path *p, bool *ok)
 {
 	const struct elf_symbol *y = w->function ? stack_function_at(w, p->at) : NULL;
 	char text[256];
@@ -84,11 +90,13 @@ static bool function_check(struct stack_walk *w, const struct stack_path *p)
 		return true;
 	if (!strncmp(w->function->name, "__cfi_", 6) || w->options->no_unreachable ||
 	    (w->options->release->newer_validation && !strncmp(w->function->name, "__pfx_", 6))) {
-		w->path_count = 0;
+		*ok = true;
 		return false;
 	}
 	snprintf(text, sizeof(text), "%.100s() falls through to next function %.100s()", w->function->name, y->name);
 	plain(text);
+	if (w->options->release->falls_count)
+		warns_first(w->map, w->function->section, w->function->value);
 	return stack_warn_plainly(w, text);
 }
 
@@ -166,7 +174,7 @@ static void replacements_add(struct stack_walk *w, const struct stack_path *p, b
 
 	for (i = 0; i < count; i++)
 		if ((r[i].size != 0) == sized && (all || alternative_is_followed(&w->alternatives, &r[i])))
-			stack_path_add(w, p, sized ? r[i].from : r[i].end, true);
+			stack_path_add(w, p, sized ? r[i].from : r[i].end, TURN_ALTERNATIVE);
 }
 
 /* True if an edge leads into a replacement. */
@@ -191,12 +199,12 @@ bool stack_others_add(struct stack_walk *w, const struct stack_path *p, const st
 	replacements_add(w, p, false, all);
 	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
 		if (s->flow != FLOW_JUMP || w->options->jump_label)
-			stack_path_add(w, p, x->to, true);
+			stack_path_add(w, p, x->to, TURN_ALTERNATIVE);
 		else
-			stack_path_add(w, p, p->at + s->len, true);
+			stack_path_add(w, p, p->at + s->len, TURN_ALTERNATIVE);
 	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++)
 		if (!enters_replacement(r, count, x->to) && !note_at(n, x->to, NOTE_RESTORE))
-			stack_path_add(w, p, x->to, true);
+			stack_path_add(w, p, x->to, TURN_ALTERNATIVE);
 	/* The replacement that was added last is followed first; before 6.4 and since 7.2, the first one is. */
 	if (w->options->release->newer_validation && w->options->release->number < LINUX_NUMBER(7, 2))
 		stack_paths_reverse(w, first);
@@ -215,7 +223,7 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 	char text[128];
 
 	*ok = false;
-	if (!function_check(w, p))
+	if (!function_check(w, p, ok))
 		return false;
 	if (*seen) {
 		*ok = hinted || *seen == p->frame + 1 ||
@@ -237,38 +245,82 @@ static bool enter(struct stack_walk *w, struct stack_path *p, bool *ok)
 }
 
 /*
- * Visits the instruction at which a path begins; paths into its replacements are followed first. Returns false after a
- * warning.
+ * True if an instruction does no more than continue with the next one: it changes neither the frame nor the direction
+ * flag, and there is no note about what follows it. Most instructions are such.
+ */
+static bool is_plain(const struct stack_walk *w, const struct part *part, const struct stack_path *p,
+                     const struct step *s)
+{
+	uint64_t after = p->at + s->len;
+
+	return s->flow == FLOW_NEXT && s->direction == DIRECTION_KEPT && after - part->code->addr < part->code->size &&
+	       !stack_leaves(part->code->bytes + (p->at - part->code->addr), s) &&
+	       !stack_frame_may_change(&w->frames.list[p->frame], s, w->options->release->newer_validation) &&
+	       !note_any(&w->map->notes, after) &&
+	       !(w->alternatives.marks[p->at - w->map->space.first] & ALTERNATIVE_REPLACEMENT);
+}
+
+/*
+ * Visits the instruction at which a path begins, and those after it up to the first that is not plain; paths into its
+ * replacements are followed first. Returns false after a warning.
  */
 static bool visit(struct stack_walk *w, struct stack_path p)
 {
-	const struct part *part = part_at(w->map, p.at);
-	uint64_t off = part ? p.at - part->code->addr : 0;
+	const struct part *part = w->part;
 	size_t first = w->path_count;
 	bool ok = true;
 	struct step s;
 
-	if (!part || (!p.resumed && !enter(w, &p, &ok)) ||
-	    !step_decode(w->map->cache, part->code->bytes + off, part->code->size - off, p.at, &s))
-		return ok;
-	if (!p.resumed && note_any(&w->map->notes, p.at)) {
-		p.resumed = stack_others_add(w, &p, &s, false);
-		if (p.resumed) {
-			stack_path_add(w, &p, p.at, false);
-			w->paths[w->path_count - 1].resumed = true;
+	if (!part || p.at - part->code->addr >= part->code->size)
+		part = w->part = part_at(w->map, p.at);
+	if (!part)
+		return true;
+	for (;; p.at += s.len, p.branched = false, p.resumed = false) {
+		uint64_t off = p.at - part->code->addr;
+
+		if ((!p.resumed && !enter(w, &p, &ok)) ||
+		    !step_decode(w->map->cache, part->code->bytes + off, part->code->size - off, p.at, &s))
+			return ok;
+		if (!p.resumed && note_any(&w->map->notes, p.at))
+			break;
+		if (!is_plain(w, part, &p, &s)) {
+			ok = stack_leave(w, part, &p, &s);
+			stack_paths_reverse(w, first);
+			return ok;
 		}
-	} else {
-		ok = stack_leave(w, part, &p, &s);
+	}
+	p.resumed = stack_others_add(w, &p, &s, false);
+	if (p.resumed) {
+		stack_path_add(w, &p, p.at, TURN_NONE);
+		w->paths[w->path_count - 1].resumed = true;
 	}
 	stack_paths_reverse(w, first);
-	return ok;
+	return true;
 }
 
-/* Follows all paths from an address, unless other paths have visited it. */
-static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbol *function, size_t number)
+/*
+ * Prints how the last path, which a warning has ended, came to its place. Like objtool, it does so even if the warning
+ * itself was not printed. objtool does not follow a function at all if it has warned of it for --uaccess.
+ */
+static void reached_print(struct stack_walk *w, uint32_t last, uint64_t start, const char *mark)
 {
-	struct stack_path p = {.branched = true};
+	if (w->silent && w->function && access_warned(w->map, w->function))
+		return;
+	backtrace_print(&w->backtrace, w->map, &w->names, last);
+	backtrace_begin_print(&w->backtrace, w->map, &w->names, start, mark);
+}
+
+/*
+ * Follows all paths from an address, unless other paths have visited it. `mark` says in a backtrace what is at the
+ * address.
+ */
+static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbol *function, size_t number,
+                       const char *mark)
+{
+	struct stack_path p = {.at = at, .branched = true};
+	size_t warnings = w->warnings;
 	struct stack_frame f;
+	bool ok = true;
 
 	if (!part_at(w->map, at) || *frame_at(w, at) || note_at(&w->map->notes, at, NOTE_IGNORE))
 		return;
@@ -276,14 +328,44 @@ static void paths_walk(struct stack_walk *w, uint64_t at, const struct elf_symbo
 	p.frame = stack_frames_number(&w->frames, &f);
 	w->function = function;
 	w->number = number;
+	backtrace_clear(&w->backtrace);
 	w->path_count = 0;
-	stack_path_add(w, &p, at, true);
-	while (w->path_count && visit(w, w->paths[--w->path_count]))
-		;
+	mem_reserve(&w->paths, &w->path_capacity, w->path_count, sizeof(*w->paths));
+	w->paths[w->path_count++] = p;
+	while (ok && w->path_count) {
+		p = w->paths[--w->path_count];
+		ok = visit(w, p);
+	}
+	if (w->warnings > warnings)
+		reached_print(w, p.last, at, mark);
 }
 
 /* True for a function without a size, so that the extent of its code is not known. */
-static bool is_unsized(const struct elf_symbol *y) { return y->section && y->type == STT_FUNC && !y->size; }
+static bool is_unsized(const struct elf_file *f, const struct elf_symbol *y)
+{
+	(void)f;
+	return y->section && y->type == STT_FUNC && !y->size;
+}
+
+/*
+ * Prints a warning about each function without a size in a section, from number *k on, if objtool comes to it before
+ * the function `next` (null: there is none). Up to 6.12, its list has such a function after those of higher addresses
+ * that come later in the symbol table, without a gap.
+ */
+static void unsized_warn(struct stack_walk *w, uint32_t section, const struct elf_symbol *next, size_t *k)
+{
+	char text[160];
+
+	for (; *k < w->unsized.count && w->unsized.list[*k]->section == section; ++*k) {
+		const struct elf_symbol *y = w->unsized.list[*k];
+
+		if (next && (next->value < y->value || (!w->options->release->keeps_unsized && next > y)))
+			return;
+		snprintf(text, sizeof(text), "%.100s() is missing an ELF size annotation", y->name);
+		plain(text);
+		stack_warn_plainly(w, text);
+	}
+}
 
 /* Follows the paths from all functions of a section. */
 static void functions_walk(struct stack_walk *w, uint32_t section)
@@ -291,14 +373,17 @@ static void functions_walk(struct stack_walk *w, uint32_t section)
 	const struct code_map *m = w->map;
 	const struct code_section *c = space_of(&m->space, section);
 	size_t i = symbol_index_above(&m->functions, section - 1, UINT64_MAX);
+	size_t k = symbol_index_above(&w->unsized, section - 1, UINT64_MAX);
 
 	w->uninstrumented = w->noinstr && w->noinstr->sections[section];
 	for (; i < m->functions.count && m->functions.list[i]->section == section; i++) {
 		const struct elf_symbol *y = m->functions.list[i];
 
+		unsized_warn(w, section, y, &k);
 		if (y->value < c->size && !strstr(y->name, ".cold"))
-			paths_walk(w, c->addr + y->value, y, i);
+			paths_walk(w, c->addr + y->value, y, i, "<=== (sym)");
 	}
+	unsized_warn(w, section, NULL, &k);
 }
 
 /* Follows the paths from those places in [from, to) at which entry code begins according to hints. */
@@ -313,22 +398,7 @@ static void hints_walk(struct stack_walk *w, uint64_t from, uint64_t to)
 			const struct elf_symbol *y = function_at(m, at, &k);
 
 			if (!y || !note_at(&m->notes, space_of(&m->space, y->section)->addr + y->value, NOTE_IGNORE))
-				paths_walk(w, at, y, k);
-		}
-}
-
-static void unsized_warn(struct stack_walk *w, uint32_t section)
-{
-	const struct elf_file *f = w->map->f;
-	char text[160];
-	size_t i;
-
-	for (i = 0; i < f->symbol_count; i++)
-		if (is_unsized(&f->symbols[i]) &&
-		    (section ? f->symbols[i].section == section : space_of(&w->map->space, f->symbols[i].section) != NULL)) {
-			snprintf(text, sizeof(text), "%.100s() is missing an ELF size annotation", f->symbols[i].name);
-			plain(text);
-			stack_warn_plainly(w, text);
+				paths_walk(w, at, y, k, "<=== (hint)");
 		}
 }
 
@@ -338,7 +408,6 @@ static void all_walk(struct stack_walk *w)
 	const struct code_map *m = w->map;
 	size_t i;
 
-	unsized_warn(w, 0);
 	for (i = 0; i < m->space.count; i++)
 		functions_walk(w, m->space.list[i].section);
 	w->uninstrumented = false;
@@ -357,7 +426,6 @@ static void noinstr_walk(struct stack_walk *w)
 
 		if (!c || !w->noinstr->sections[section])
 			continue;
-		unsized_warn(w, section);
 		functions_walk(w, section);
 		hints_walk(w, c->addr, c->addr + c->size);
 	}
@@ -390,12 +458,14 @@ static int walk(struct stack_walk *w, struct noinstr *noinstr, struct error *e)
 int stack_check(const struct code_map *map, const struct objtool_options *o, size_t warnings, struct error *e)
 {
 	struct near_function near = {0};
-	struct stack_walk w = {.map = map, .near = &near, .options = o, .warnings = warnings};
+	struct stack_walk w = {
+		.map = map, .near = &near, .options = o, .backtrace = {.on = o->backtrace}, .warnings = warnings};
 	struct noinstr noinstr = {0};
 	int err;
 
-	alternatives_read(map, &w.alternatives);
+	alternatives_read(map, o->uaccess, &w.alternatives);
 	table_jumps_open(map, &w.tables);
+	symbol_index_build(map->f, is_unsized, &w.unsized);
 	w.at = mem_zero(map->space.span + 1, sizeof(*w.at));
 	err = walk(&w, &noinstr, e);
 	noinstr_free(&noinstr);
@@ -403,6 +473,8 @@ int stack_check(const struct code_map *map, const struct objtool_options *o, siz
 	table_jumps_free(&w.tables);
 	stack_frames_free(&w.frames);
 	place_names_free(&w.names);
+	backtrace_free(&w.backtrace);
+	symbol_index_free(&w.unsized);
 	free(w.at);
 	free(w.paths);
 	return err;

@@ -7,6 +7,7 @@
 #define OBJTOOL_STACK_WALK_H
 
 #include "objtool/alternatives.h"
+#include "objtool/warning_backtrace.h"
 #include "objtool/noinstr.h"
 #include "objtool/objtool.h"
 #include "objtool/stack_frame.h"
@@ -16,6 +17,7 @@
 struct stack_path {
 	uint64_t at;    /* address in the code space */
 	uint32_t frame; /* number of the frame */
+	uint32_t last;  /* number of the last step in `backtrace` */
 	bool down;      /* the direction flag is set */
 	bool resumed;   /* the instruction at `at` has been checked and recorded, but its effect is still to be applied */
 	bool branched;  /* a branch leads to `at`, rather than the previous instruction */
@@ -31,13 +33,17 @@ struct near_function {
 struct stack_walk {
 	const struct code_map *map;
 	struct near_function *near;
+	const struct part *part; /* the part of the last instruction that was visited, or null */
 	const struct objtool_options *options;
 	struct place_names names;
+	struct symbol_index unsized; /* functions without a size */
+	struct backtrace backtrace;
 	struct alternatives alternatives;
 	struct table_jumps tables;
 	struct stack_frames frames;
 	uint32_t *at; /* for each byte of the space: the number of the frame before the instruction + 1; 0: not visited */
 	size_t warnings;
+	bool silent; /* the last warning was not printed, since its function has had one */
 	struct stack_path *paths;
 	size_t path_count, path_capacity;
 	const struct elf_symbol *function; /* the function whose paths are followed; null: code outside of functions */
@@ -69,7 +75,8 @@ bool stack_is_own(const struct stack_walk *w, const struct elf_symbol *y);
  */
 const struct elf_symbol *stack_function_at(const struct stack_walk *w, uint64_t at);
 
-void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, bool branched);
+/* Adds a path that leaves the instruction at from->at for `to`. */
+void stack_path_add(struct stack_walk *w, const struct stack_path *from, uint64_t to, enum turn turn);
 /* Reverses the paths from an index on. The path added last is followed first, to its end, and the order decides which
  * warning comes first. */
 void stack_paths_reverse(struct stack_walk *w, size_t first);

@@ -11,6 +11,7 @@
 #include "kernel/linux_kernel.h"
 #include "arch/x86/opcodes.h"
 #include "objtool/access_reach.h"
+#include "objtool/warning_backtrace.h"
 #include "objtool/code_map.h"
 #include "objtool/objtool.h"
 #include "support/memory.h"
@@ -33,9 +34,10 @@ enum {
 
 /* A path that is still to be followed. */
 struct path {
-	uint64_t at;  /* address in the code space */
-	bool enabled; /* access to user memory is enabled */
-	bool resumed; /* the instruction has been visited, but its own effect is still to be applied */
+	uint64_t at;   /* address in the code space */
+	uint32_t last; /* number of the last step in `backtrace` */
+	bool enabled;  /* access to user memory is enabled */
+	bool resumed;  /* the instruction has been visited, but its own effect is still to be applied */
 	/* the states that pushf has saved, the last one in the lowest bit; the bit above the first one is 1; 0: none */
 	uint32_t saved;
 };
@@ -44,6 +46,7 @@ struct access {
 	struct code_map *map;
 	struct access_reach reach;
 	struct place_names names;
+	struct backtrace backtrace;
 	uint64_t *marks[MARKS];
 	const struct part *part; /* part of the last instruction that was visited, or null */
 	struct path *paths;
@@ -76,10 +79,13 @@ static bool is_own(const struct access *a, const char *name)
 	return n && !strncmp(name, a->function->name, n) && (!name[n] || !strncmp(name + n, ".cold", 5));
 }
 
-static void path_add(struct access *a, const struct path *from, uint64_t to)
+static void path_add(struct access *a, const struct path *from, uint64_t to, enum turn turn)
 {
 	mem_reserve(&a->paths, &a->path_capacity, a->path_count, sizeof(*a->paths));
-	a->paths[a->path_count++] = (struct path){.at = to, .enabled = from->enabled, .saved = from->saved};
+	a->paths[a->path_count++] = (struct path){.at = to,
+	                                          .last = backtrace_add(&a->backtrace, from->last, from->at, turn),
+	                                          .enabled = from->enabled,
+	                                          .saved = from->saved};
 }
 
 /* Prints a warning. Returns false, so that the function's paths end: only its first warning is printed. */
@@ -178,10 +184,10 @@ static bool successors_add(struct access *a, const struct path *p)
 	size_t k;
 
 	for (x = note_at(n, p->at, NOTE_BRANCH); note_is(n, x, p->at, NOTE_BRANCH); x++)
-		path_add(a, p, x->to);
+		path_add(a, p, x->to, TURN_ALTERNATIVE);
 	for (x = note_at(n, p->at, NOTE_EDGE); note_is(n, x, p->at, NOTE_EDGE); x++)
 		if (!groups || !code_map_keeps(a->map, x->to))
-			path_add(a, p, x->to);
+			path_add(a, p, x->to, TURN_ALTERNATIVE);
 	k = SEARCH(n->replacement_count, i, n->replacements[i].at < p->at);
 	for (; k < n->replacement_count && n->replacements[k].at == p->at; k++)
 		runs &= (groups && code_map_keeps(a->map, n->replacements[k].from)) ||
@@ -207,7 +213,7 @@ static bool jump_follow(struct access *a, const struct part *part, const struct 
 	if (name && !is_own(a, name) && (t.name || function_at(a->map, p->at, &k)))
 		return call_check(a, p, name);
 	if (t.at)
-		path_add(a, p, t.at);
+		path_add(a, p, t.at, TURN_BRANCH);
 	return true;
 }
 
@@ -219,7 +225,7 @@ static bool call_follow(struct access *a, const struct part *part, struct path *
 
 	if (note_at(&a->map->notes, p->at, NOTE_PUSH)) {
 		*continues = false;
-		path_add(a, p, t.at);
+		path_add(a, p, t.at, TURN_BRANCH);
 		return true;
 	}
 	if (t.at && !t.name) {
@@ -241,16 +247,16 @@ static void next_add(struct access *a, const struct path *p, uint64_t after)
 	const struct note *x;
 
 	if (!is_marked(a, NOTED, after)) {
-		path_add(a, p, after);
+		path_add(a, p, after, TURN_NONE);
 		return;
 	}
 	x = note_at(&a->map->notes, after, NOTE_RESUME);
 	if (note_at(&a->map->notes, after, NOTE_UNREACHABLE))
 		return;
 	if (!x)
-		path_add(a, p, after);
+		path_add(a, p, after, TURN_NONE);
 	for (; note_is(&a->map->notes, x, after, NOTE_RESUME); x++)
-		path_add(a, p, x->to);
+		path_add(a, p, x->to, TURN_NONE);
 }
 
 /* Applies one instruction to a path, and adds the paths that continue after it. Returns false after a warning. */
@@ -354,7 +360,7 @@ static bool insn_visit(struct access *a, struct path p)
 	if (!p.resumed && is_marked(a, NOTED, p.at)) {
 		p.resumed = successors_add(a, &p);
 		if (p.resumed) {
-			path_add(a, &p, p.at);
+			path_add(a, &p, p.at, TURN_NONE);
 			a->paths[a->path_count - 1].resumed = true;
 		}
 	} else if (path_step(a, part, p.at, &s)) {
@@ -364,20 +370,30 @@ static bool insn_visit(struct access *a, struct path p)
 	return ok;
 }
 
-/* Follows all paths from an address, unless other paths have visited it. */
-static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function)
+/* Follows all paths from an address, unless other paths have visited it. `mark` says in a backtrace what is there. */
+static void paths_walk(struct access *a, uint64_t at, const struct elf_symbol *function, const char *mark)
 {
-	struct path p = {0};
+	struct path p = {.at = at};
+	bool ok = true;
 
 	if (!part_at(a->map, at) || is_marked(a, VISITED_DISABLED, at) || is_marked(a, VISITED_ENABLED, at) ||
 	    note_at(&a->map->notes, at, NOTE_IGNORE))
 		return;
 	a->function = function;
 	a->safe = p.enabled = function && linux_access_safe(a->map->release, function->name);
+	backtrace_clear(&a->backtrace);
 	a->path_count = 0;
-	path_add(a, &p, at);
-	while (a->path_count && insn_visit(a, a->paths[--a->path_count]))
-		;
+	path_add(a, &p, at, TURN_NONE);
+	while (ok && a->path_count) {
+		p = a->paths[--a->path_count];
+		ok = insn_visit(a, p);
+	}
+	if (ok)
+		return;
+	if (function)
+		access_warned_set(a->map, function);
+	backtrace_print(&a->backtrace, a->map, &a->names, p.last);
+	backtrace_begin_print(&a->backtrace, a->map, &a->names, at, mark);
 }
 
 /*
@@ -393,21 +409,22 @@ static void all_walk(struct access *a)
 		const struct code_section *c = space_of(&a->map->space, y->section);
 
 		if (c && y->value < c->size && access_matters(&a->reach, c->addr + y->value) && !strstr(y->name, ".cold"))
-			paths_walk(a, c->addr + y->value, y);
+			paths_walk(a, c->addr + y->value, y, "<=== (sym)");
 	}
 	for (i = 0; i < a->map->notes.count; i++)
 		if (a->map->notes.list[i].kind == NOTE_FRAME && access_matters(&a->reach, a->map->notes.list[i].at))
-			paths_walk(a, a->map->notes.list[i].at, function_at(a->map, a->map->notes.list[i].at, &k));
+			paths_walk(a, a->map->notes.list[i].at, function_at(a->map, a->map->notes.list[i].at, &k), "<=== (hint)");
 }
 
-/* True if any warning is possible. Few objects have one. */
-static bool has_work(const struct elf_file *f, const struct linux_release *release, const struct code_space *space)
+bool uaccess_has_work(const struct code_map *map)
 {
+	const struct code_space *space = &map->space;
+	const struct elf_file *f = map->f;
 	uint64_t at;
 	size_t i;
 
 	for (i = 0; i < f->symbol_count; i++)
-		if (f->symbols[i].section && linux_access_safe(release, f->symbols[i].name))
+		if (f->symbols[i].section && linux_access_safe(map->release, f->symbols[i].name))
 			return true;
 	for (i = 0; i < space->count; i++)
 		for (at = 0; at < space->list[i].size; at++)
@@ -469,18 +486,9 @@ static void notes_mark(struct access *a)
 	}
 }
 
-int uaccess_open(struct code_map *map, struct error *e)
+size_t uaccess_check(struct code_map *map, const struct objtool_options *o)
 {
-	if (!has_work(map->f, map->release, &map->space))
-		return 0;
-	map->begins = bits_new(map);
-	map->stops = bits_new(map);
-	return code_map_relocs(map, e);
-}
-
-size_t uaccess_check(struct code_map *map)
-{
-	struct access a = {.map = map};
+	struct access a = {.map = map, .backtrace = {.on = o->backtrace}};
 	unsigned i;
 
 	for (i = 0; i < MARKS; i++)
@@ -494,5 +502,6 @@ size_t uaccess_check(struct code_map *map)
 		free(a.marks[i]);
 	access_reach_free(&a.reach);
 	place_names_free(&a.names);
+	backtrace_free(&a.backtrace);
 	return a.warnings;
 }

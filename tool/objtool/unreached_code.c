@@ -16,8 +16,9 @@
 struct unreached {
 	struct stack_walk *walk;
 	const struct part *part;
-	bool after_dead;    /* control does not continue after the previous instruction */
-	const char *called; /* name of the function that the previous instruction calls */
+	/* Of the instruction before the one that is checked: */
+	bool after_dead;    /* control does not continue after it */
+	const char *called; /* name of the function that it calls */
 };
 
 static bool decode(const struct unreached *u, uint64_t at, struct step *s)
@@ -75,16 +76,19 @@ static bool is_expected(const struct unreached *u, uint64_t at, struct step s, u
 	return false;
 }
 
-/* True if no path has reached an instruction, and this is not expected. */
-static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
+/* True if an instruction only fills space between others. */
+static bool is_filler(const struct unreached *u, uint64_t at, const struct step *s)
+{
+	return s->padding && !insn_is_endbr(u->part->code->bytes + (at - u->part->code->addr), s->len);
+}
+
+/* True if it is not expected that no path has reached an instruction. */
+static bool is_unexpected(struct unreached *u, uint64_t at, const struct step *s)
 {
 	struct stack_walk *w = u->walk;
-	const uint8_t *bytes = u->part->code->bytes + (at - u->part->code->addr);
 	const struct elf_symbol *y;
 	uint64_t start;
 
-	if (w->at[at - w->map->space.first] || (s->padding && !insn_is_endbr(bytes, s->len)))
-		return false;
 	y = function_at(w->map, at, &w->number);
 	if (!y) /* in a linked object, the code may be that of a function which another file's function has replaced */
 		return !w->options->linked || code_map_sized(w->map, u->part->code->section, at - u->part->code->addr);
@@ -95,25 +99,44 @@ static bool is_unreached(struct unreached *u, uint64_t at, const struct step *s)
 	return !note_at(&w->map->notes, start, NOTE_IGNORE) && !is_expected(u, at, *s, start + y->size);
 }
 
-/* Checks one section. Returns false after a warning, in releases that print only the first one. */
+/* Prints the warning about an instruction. */
+static void unreached_say(struct unreached *u, uint64_t at)
+{
+	const struct linux_release *release = u->walk->options->release;
+	char text[200];
+
+	snprintf(text, sizeof(text), "unreachable instruction");
+	if (release->newer_validation && u->after_dead && u->called)
+		snprintf(text, sizeof(text), release->missing_noreturn, u->called);
+	plain(text);
+	stack_warn(u->walk, at, text);
+}
+
+/*
+ * Checks one section. map.begins shows where instructions begin, so that only those that no path has reached are
+ * decoded, each with the one before it. Returns false after a warning, in releases that print only the first one.
+ */
 static bool section_check(struct unreached *u)
 {
 	const struct code_section *c = u->part->code;
+	const struct stack_walk *w = u->walk;
+	uint64_t first = w->map->space.first, at, before = 0;
 	struct step s;
-	uint64_t at;
-	char text[200];
 
-	for (at = c->addr; decode(u, at, &s); at += s.len) {
-		if (is_unreached(u, at, &s)) {
-			snprintf(text, sizeof(text), "unreachable instruction");
-			if (u->walk->options->release->newer_validation && u->after_dead && u->called)
-				snprintf(text, sizeof(text), u->walk->options->release->missing_noreturn, u->called);
-			plain(text);
-			stack_warn(u->walk, at, text);
-			if (!u->walk->options->release->newer_validation)
-				return false;
-		}
-		u->after_dead = stack_is_dead(u->walk, u->part, at, &s, &u->called);
+	for (at = c->addr; at - c->addr < c->size; before = at, at = bit_next(w->map->begins, at + 1 - first) + first) {
+		if (w->at[at - first])
+			continue;
+		if (!decode(u, at, &s))
+			return true;
+		if (is_filler(u, at, &s))
+			continue;
+		u->called = NULL;
+		u->after_dead = before && decode(u, before, &s) && stack_is_dead(u->walk, u->part, before, &s, &u->called);
+		if (!decode(u, at, &s) || !is_unexpected(u, at, &s))
+			continue;
+		unreached_say(u, at);
+		if (!w->options->release->newer_validation)
+			return false;
 	}
 	return true;
 }

@@ -38,7 +38,8 @@ static bool warn(struct unret *u, uint64_t at, const char *text) { return stack_
  * Continues a path at the start of the function to which a direct call or tail call leads. Returns false after a
  * warning.
  */
-static bool call_follow(struct unret *u, const struct stack_path *p, const struct elf_symbol *y, uint64_t to)
+static bool call_follow(struct unret *u, const struct stack_path *p, const struct elf_symbol *y, uint64_t to,
+                        enum turn turn)
 {
 	const struct code_section *c = y && y->section ? space_of(&u->walk->map->space, y->section) : NULL;
 	char text[200];
@@ -50,7 +51,7 @@ static bool call_follow(struct unret *u, const struct stack_path *p, const struc
 		u->unresolved = true;
 		return stack_warn_plainly(u->walk, text);
 	}
-	stack_path_add(u->walk, p, to, true);
+	stack_path_add(u->walk, p, to, turn);
 	return true;
 }
 
@@ -66,8 +67,8 @@ static bool jump_follow(struct unret *u, const struct part *part, const struct s
 	switch (stack_way_of(w, part, p->at, s, &to, &called)) {
 	case WAY_RETURN: return warn(u, p->at, "RET before UNTRAIN");
 	case WAY_INDIRECT: return warn(u, p->at, "early indirect call");
-	case WAY_AWAY: *continues = false; return call_follow(u, p, called, to);
-	case WAY_INSIDE: stack_path_add(w, p, to, true); return true;
+	case WAY_AWAY: *continues = false; return call_follow(u, p, called, to, TURN_CALL);
+	case WAY_INSIDE: stack_path_add(w, p, to, s->flow == FLOW_BRANCH ? TURN_CONDITION : TURN_BRANCH); return true;
 	default: u->unresolved = true; return warn(u, p->at, "unresolved jump target after linking?!?");
 	}
 }
@@ -83,7 +84,8 @@ static bool call_enter(struct unret *u, const struct part *part, const struct st
 	*continues = false;
 	if (stack_is_retpoline(u->walk, y))
 		return warn(u, p->at, "early indirect call");
-	return call_follow(u, p, y && y->type != STT_SECTION && !t.at ? y : NULL, t.at);
+	return call_follow(u, p, y && y->type != STT_SECTION && !t.at ? y : NULL, t.at,
+	                   note_at(&m->notes, p->at, NOTE_PUSH) ? TURN_BRANCH : TURN_CALL);
 }
 
 /*
@@ -140,7 +142,7 @@ static bool leave(struct unret *u, const struct part *part, const struct stack_p
 		u->unresolved = true;
 		return warn(u, p->at, "teh end!");
 	}
-	stack_path_add(w, p, after, false);
+	stack_path_add(w, p, after, TURN_NONE);
 	return true;
 }
 
@@ -165,7 +167,7 @@ static bool visit(struct unret *u, struct stack_path p)
 	if (!p.resumed && note_any(&w->map->notes, p.at)) {
 		p.resumed = stack_others_add(w, &p, &s, w->map->release->unret_follows_all);
 		if (p.resumed) {
-			stack_path_add(w, &p, p.at, false);
+			stack_path_add(w, &p, p.at, TURN_NONE);
 			w->paths[w->path_count - 1].resumed = true;
 		}
 	} else {
@@ -179,12 +181,19 @@ static bool visit(struct unret *u, struct stack_path p)
 static bool paths_follow(struct unret *u, uint64_t at)
 {
 	struct stack_walk *w = u->walk;
-	const struct stack_path start = {0};
+	const struct stack_path start = {.at = at};
+	struct stack_path p = start;
+	bool ok = true;
 
+	backtrace_clear(&w->backtrace);
 	w->path_count = 0;
-	stack_path_add(w, &start, at, true);
-	while (w->path_count && visit(u, w->paths[--w->path_count]))
-		;
+	stack_path_add(w, &start, at, TURN_NONE);
+	while (ok && w->path_count) {
+		p = w->paths[--w->path_count];
+		ok = visit(u, p);
+	}
+	if (!ok)
+		backtrace_print(&w->backtrace, w->map, &w->names, p.last);
 	if (!u->unresolved || w->map->release->unret_follows_all)
 		return true;
 	return warn(u, at, "Failed UNRET validation");

@@ -120,6 +120,7 @@ struct profile {
 	bool attached;         /* recording attached to a running process */
 	struct kallsyms kallsyms;
 	bool kernel;          /* the kernel's frames are sampled */
+	bool kernel_declined; /* they are not sampled because the user asked for that */
 	bool wall;            /* waits and running are shown together */
 	bool by_thread;       /* threads of one name are told apart */
 	uint64_t kernel_seen; /* weight of the frame [kernel], which stands for time that was not sampled */

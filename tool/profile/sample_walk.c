@@ -24,6 +24,7 @@ const char *stop_text(enum stop s)
 		[STOP_DEEP] = "more frames than are recorded",
 		[STOP_NO_SPACE] = "no space for the stack",
 		[STOP_STACK] = "the caller's frame is on another stack, which is not copied",
+		[STOP_HOLE] = "the kernel's copy of the stack ends at a page that the program has not used yet",
 	};
 
 	return text[s];
@@ -111,7 +112,9 @@ static enum stop stop_of(const struct memory *m, int status, uint64_t at)
 	case ETCH_UNWIND_MEMORY:
 		if (m->missing < s->reg[ETCH_RSP])
 			return STOP_STACK;
-		return s->stack_size == s->stack_asked ? STOP_COPY : STOP_CORRUPT;
+		if (s->stack_size == s->stack_asked)
+			return STOP_COPY;
+		return m->missing - s->reg[ETCH_RSP] < s->stack_asked ? STOP_HOLE : STOP_CORRUPT;
 	case ETCH_UNWIND_LIMIT: return STOP_COPY;
 	default: return STOP_CORRUPT;
 	}
@@ -156,16 +159,16 @@ static bool python_step(const struct process *p, const struct binary_list *binar
 
 /*
  * The walk could not read m->missing, above the copy, in its step from c's frame. Is that on another stack? It may be
- * if the caller's frame is not found from rsp, as in code that switches stacks. Then it is if the copy is shorter than
- * asked, because this stack ends with the copy; or if the caller is further away than a copy is long, which it is on
- * the same stack only if the frame itself is as large.
+ * if the caller's frame is not found from rsp, as in code that switches stacks. Then it is if no copy of the size that
+ * was asked could hold it, and if this copy is shorter than that, or the caller is further away than a copy is long,
+ * which it is on the same stack only if the frame itself is as large.
  */
 static bool is_on_other_stack(const struct memory *m, struct cursor *c)
 {
 	const struct sample *s = m->sample;
 	struct etch_rule r;
 
-	return m->missing >= s->reg[ETCH_RSP] + s->stack_size && cursor_rule(c, &r) == ETCH_UNWIND_OK &&
+	return m->missing - s->reg[ETCH_RSP] >= s->stack_asked && cursor_rule(c, &r) == ETCH_UNWIND_OK &&
 	       r.cfa != ETCH_REG_RSP && (s->stack_size < s->stack_asked || m->missing - c->reg[ETCH_RSP] > s->stack_asked);
 }
 

@@ -25,6 +25,7 @@ enum stop {
 	STOP_DEEP,     /* more frames than are recorded */
 	STOP_NO_SPACE, /* there was no space for the stack */
 	STOP_STACK,    /* the caller's frame is below the copy of the stack */
+	STOP_HOLE,     /* the kernel's copy ends before the bytes that it was asked for, at a page that is not in memory */
 	STOP_COUNT,
 };
 

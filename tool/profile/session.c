@@ -72,6 +72,7 @@ static int sampling_open(struct recording *r, pid_t pid, const struct session_op
 	int err = perf_open(&r->perf, pid, &o->perf, e);
 
 	r->profile->kernel = r->perf.kernel;
+	r->profile->kernel_declined = !o->perf.kernel;
 	r->profile->stack = r->perf.stack;
 	r->profile->begun = clock_ns();
 	return err;

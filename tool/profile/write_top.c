@@ -118,10 +118,9 @@ static void unseen_put(const struct profile *p, FILE *out)
 	const char *sep = "not seen: ";
 
 	if (p->kernel_seen) {
-		fprintf(out,
-		        "%s%.0f ms in the kernel, shown as [kernel] (its functions need CAP_PERFMON, or the sysctl "
-		        "kernel.perf_event_paranoid at 1 or less)",
-		        sep, 1e-6 * (double)p->kernel_seen);
+		fprintf(out, "%s%.0f ms in the kernel, shown as [kernel]", sep, 1e-6 * (double)p->kernel_seen);
+		if (!p->kernel_declined)
+			fputs(" (its functions need CAP_PERFMON, or the sysctl kernel.perf_event_paranoid at 1 or less)", out);
 		sep = "; ";
 	}
 	if (unseen) {

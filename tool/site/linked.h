@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The interface between the files that scan a linked file: scan_linked.c, scan_tables.c, data_pointers.c,
- * inferred_objects.c and neighbours.c. */
+ * inferred_objects.c, kernel_data.c and neighbours.c. */
 #ifndef SITE_LINKED_H
 #define SITE_LINKED_H
 
@@ -56,6 +56,10 @@ void slots_sort(struct scan *s);
  * 0, or -1 and s->error.
  */
 int words_take(struct scan *s, const struct range *range);
+
+/* Marks the escapes of addresses that the kernel may get from variables of the program (kernel_data.c). All sites of
+ * the code must have been found. */
+void kernel_data_find(struct scan *s);
 
 /*
  * Adds the sites and facts that the tables of the file record to those that were found in the code, and sorts the

@@ -507,6 +507,7 @@ int scan_linked_file(struct scan *s, const struct elf_file *f, const struct link
 	func_clobbers_init(&s->clobbers, f, &s->funcs);
 	if (code_take(s, &range))
 		return -1;
+	kernel_data_find(s);
 	tables_take(s, now);
 	slots_name(s);
 	scan_neighbours(s);

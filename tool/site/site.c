@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Keeps the lists of objects and sites for both scanners, and makes sites of the uses that the tracker reports. */
 #include "analysis/addresses/flags.h"
+#include "site/linked.h"
 #include "site/site.h"
 #include "shared/search.h"
 #include "site/classify.h"
@@ -341,6 +342,9 @@ static void use_take(void *arg, const struct use *use)
 		.as_pointer = u->as_pointer,
 		.argument = u->argument,
 		.kernel = u->kernel || escapes_to_kernel(c, u),
+		.stored_at = u->kind == USE_ESCAPE && !u->argument && !elf_is_object(c->scan->file) && in->mem == MEM_WRITE
+	                     ? insn_place(in, c->scan->file->eh.e_type == ET_EXEC)
+	                     : 0,
 		.beside = u->got ? 0 : u->beside,
 	};
 

@@ -114,6 +114,7 @@ struct site {
 	struct etch_imv entry;     /* form, regs, shape and flags of the row in __imv, or for SITE_CALL in __pv_sites */
 	struct etch_imv_more more; /* with ETCH_IMV_MORE */
 	uint64_t slot;             /* linked, ETCH_IMV_GOT: address of the slot */
+	uint64_t stored_at;        /* linked: the fixed place to which the code stores an escaping address; 0: none */
 	const char *reason;        /* the reason why it has no form, a phrase for messages; null if it has one */
 };
 

@@ -62,9 +62,11 @@ struct walk {
 	/* Per instruction that begins a block: the state before it; null if it has not been reached. */
 	struct state **at;
 	struct worklist list; /* worklist of such instructions */
-	/* Masks of argument registers: those stored to memory; those through which the kernel may store. */
-	uint16_t put, registers;
+	/* Masks of argument registers: those stored to memory; those through which the kernel may store; those that point
+	 * to memory with such addresses. */
+	uint16_t put, registers, vectors;
 	bool in_memory;
+	bool follow; /* look into all called functions, not only into those that get arguments of this one */
 };
 
 void kernel_reach_init(struct kernel_reach *r, const struct imports *imports, struct func_list *l)
@@ -187,9 +189,10 @@ static void insn_take(struct walk *w, struct state *s, const struct insn *in)
 	if (insn_is_syscall(bytes, in) || leads_out(w, in)) {
 		struct kernel_access a = kernel_reach_at(
 			w->reach, (struct kernel_caller){w->fn, w->code}, in, bytes, s->reg[INSN_SYSCALL_NUMBER].constant,
-			s->reg[INSN_FIRST_ARGUMENT].constant, arguments_in(s, insn_call_arguments()) != 0);
+			s->reg[INSN_FIRST_ARGUMENT].constant, w->follow || arguments_in(s, insn_call_arguments()));
 
 		w->registers |= arguments_in(s, a.registers);
+		w->vectors |= arguments_in(s, a.vectors);
 		w->in_memory |= a.in_memory;
 	}
 	if (in->mem == MEM_WRITE && in->mem_size == 8) {
@@ -284,7 +287,7 @@ static void function_walk(struct walk *w)
 }
 
 /* The result for a function that is not analysed: the kernel may store through all arguments. */
-static struct kernel_access unknown_reach(void) { return (struct kernel_access){insn_first_arguments(6), false}; }
+static struct kernel_access unknown_reach(void) { return (struct kernel_access){.registers = insn_first_arguments(6)}; }
 
 /*
  * Returns what the kernel may do through the arguments of function k. If the result is needed while it is still being
@@ -319,7 +322,7 @@ static struct kernel_access function_reach(struct kernel_reach *r, size_t k)
 		function_walk(&w);
 	func_code_free(&code);
 	r->depth--;
-	r->functions[k] = (struct kernel_access){w.registers | (w.in_memory ? w.put : 0), false};
+	r->functions[k] = (struct kernel_access){w.registers | (w.in_memory ? w.put : 0), w.vectors, w.vectors};
 	r->known[k] = r->unfinished < r->depth ? 0 : KERNEL_REACH_FINAL;
 	if (r->unfinished > outer || r->unfinished >= r->depth)
 		r->unfinished = outer;
@@ -334,7 +337,8 @@ static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_c
 	size_t i;
 
 	if (k >= r->list->count)
-		return (struct kernel_access){insn_call_arguments(), true}; /* the function is not in the list */
+		return (struct kernel_access){insn_call_arguments(), insn_call_arguments(),
+		                              true}; /* the function is not in the list */
 	if (r->loaded_known[k])
 		return *a;
 	r->loaded_known[k] = true;
@@ -344,7 +348,8 @@ static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_c
 
 		if (store) {
 			a->registers |= insn_arguments(store->arguments);
-			a->in_memory |= store->in_memory;
+			a->vectors |= insn_arguments(store->vectors & ~KERNEL_STORE_ELSEWHERE);
+			a->in_memory |= store->vectors;
 		}
 	}
 	return *a;
@@ -356,20 +361,28 @@ static struct kernel_access syscall_reach(struct known_value number)
 	const struct kernel_store *k;
 
 	if (!number.known)
-		return (struct kernel_access){insn_syscall_arguments(), true};
+		return (struct kernel_access){insn_syscall_arguments(), insn_syscall_arguments(), true};
 	k = kernel_store_numbered(number.value);
-	return k ? (struct kernel_access){insn_syscall_arguments_of(k->arguments), k->in_memory}
-	         : (struct kernel_access){0};
+	if (!k)
+		return (struct kernel_access){0};
+	return (struct kernel_access){insn_syscall_arguments_of(k->arguments),
+	                              insn_syscall_arguments_of(k->vectors & ~KERNEL_STORE_ELSEWHERE), k->vectors};
 }
 
 /* Returns what the kernel may do in a function of another module, given the value of its first argument. */
 static struct kernel_access import_reach(const struct kernel_store *k, struct known_value first)
 {
-	if (!kernel_store_is_any(k) || !first.known)
-		return (struct kernel_access){insn_arguments(k->arguments), k->in_memory};
-	k = kernel_store_numbered(first.value);
-	return k ? (struct kernel_access){insn_arguments((uint8_t)(k->arguments << 1)), k->in_memory}
-	         : (struct kernel_access){0};
+	unsigned shift = 0; /* syscall(2) has the arguments of the system call after its number */
+
+	if (kernel_store_is_any(k) && first.known) {
+		k = kernel_store_numbered(first.value);
+		shift = 1;
+	}
+	if (!k)
+		return (struct kernel_access){0};
+	return (struct kernel_access){insn_arguments((uint8_t)(k->arguments << shift)),
+	                              insn_arguments((uint8_t)((k->vectors & ~KERNEL_STORE_ELSEWHERE) << shift)),
+	                              k->vectors};
 }
 
 /* Returns what the kernel may do in the function of the file that begins at an address; nothing, if none begins
@@ -404,7 +417,7 @@ struct kernel_access kernel_reach_at(struct kernel_reach *r, struct kernel_calle
 
 bool kernel_reach_in_memory(struct kernel_reach *r, const struct func *fn, const struct func_code *code)
 {
-	struct walk w = {.reach = r, .fn = fn, .code = code};
+	struct walk w = {.reach = r, .fn = fn, .code = code, .follow = true};
 
 	if (!r || !r->list)
 		return false;

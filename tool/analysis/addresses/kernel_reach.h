@@ -12,8 +12,10 @@
 
 /* What the kernel may do when a call is made. */
 struct kernel_access {
-	uint16_t registers; /* mask of registers: it may store to the memory that they point to */
-	bool in_memory;     /* it may also store through addresses that the program has written to memory */
+	/* Masks of registers: it may store to the memory that `registers` point to, and take addresses to which it stores
+	 * from the memory that `vectors` point to, as from an iovec. */
+	uint16_t registers, vectors;
+	bool in_memory; /* it may also store through addresses that the program has written to memory */
 };
 
 /* kernel_reach.known of a function whose result is computed. */

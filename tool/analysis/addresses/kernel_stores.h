@@ -11,12 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define KERNEL_STORE_ELSEWHERE 0x80u
+
 /* A system call, or a C library function, that lets the kernel store to the program's memory. */
 struct kernel_store {
 	const char *name;
 	int16_t number;    /* number of the system call with the same arguments; -1 if there is none */
 	uint8_t arguments; /* bit k, counted from 0: the kernel may store to where argument k points */
-	bool in_memory; /* the kernel also stores through addresses that the program has put into memory, as in an iovec */
+	/* Bit k: argument k points to structures, such as an iovec, with further addresses through which the kernel stores.
+	 * KERNEL_STORE_ELSEWHERE: it also takes such addresses from memory to which no argument points. */
+	uint8_t vectors;
 };
 
 /* Looks up a function of another module by name. Returns null if a call of it never makes the kernel store to the
