@@ -48,6 +48,8 @@ static void help(void)
 	       "                        output, and the command's standard output goes to standard error\n"
 	       "      --sample BYTES    record about one allocation for each BYTES bytes, and estimate the\n"
 	       "                        sums from these\n"
+	       "      --frame-pointers  follow rbp in code made at run time (by a JIT compiler), which no table\n"
+	       "                        describes. This guess is right for code that keeps a frame pointer\n"
 	       "      --no-follow       record only the process of the command, and no children\n"
 	       "      --directory DIR   keep recordings in DIR while the command runs (default: /dev/shm, or\n"
 	       "                        $TMPDIR)\n"
@@ -84,6 +86,7 @@ static bool option_take(int c, struct options *opt)
 			return false;
 		opt->heap.sample = (uint64_t)n;
 		break;
+	case 'P': opt->heap.frame_pointers = true; break;
 	case 'N': opt->heap.follow = false; break;
 	case 'D': opt->heap.directory = optarg; break;
 	case 'n': return argument_number("--rows", optarg, 0, 1000000, &opt->rows);
@@ -103,11 +106,17 @@ static bool option_take(int c, struct options *opt)
 static int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
-		{"output", required_argument, NULL, 'o'},  {"format", required_argument, NULL, 'M'},
-		{"measure", required_argument, NULL, 'm'}, {"sample", required_argument, NULL, 'S'},
-		{"no-follow", no_argument, NULL, 'N'},     {"directory", required_argument, NULL, 'D'},
-		{"rows", required_argument, NULL, 'n'},    {"quiet", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'h'},          {0, 0, NULL, 0},
+		{"output", required_argument, NULL, 'o'},
+		{"format", required_argument, NULL, 'M'},
+		{"measure", required_argument, NULL, 'm'},
+		{"sample", required_argument, NULL, 'S'},
+		{"frame-pointers", no_argument, NULL, 'P'},
+		{"no-follow", no_argument, NULL, 'N'},
+		{"directory", required_argument, NULL, 'D'},
+		{"rows", required_argument, NULL, 'n'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},
+		{0, 0, NULL, 0},
 	};
 	struct options_given given = {{false}};
 	int c;

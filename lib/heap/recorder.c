@@ -48,16 +48,29 @@ static void lock_wait(void)
 		sys_call6(SYS_futex, (long)&lock_word, FUTEX_WAIT_PRIVATE, 2, 0, 0, 0);
 }
 
+/* False: the process has one thread, and another cannot begin while this one holds the lock (glibc 2.32). */
+extern char __libc_single_threaded __attribute__((weak));
+
+static inline bool has_threads(void) { return !&__libc_single_threaded || !__libc_single_threaded; }
+
 static inline void lock(void)
 {
 	int zero = 0;
 
+	if (!has_threads()) {
+		lock_word = 1;
+		return;
+	}
 	if (!__atomic_compare_exchange_n(&lock_word, &zero, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		lock_wait();
 }
 
 static inline void unlock(void)
 {
+	if (!has_threads()) {
+		lock_word = 0;
+		return;
+	}
 	if (__atomic_exchange_n(&lock_word, 0, __ATOMIC_RELEASE) == 2)
 		sys_call6(SYS_futex, (long)&lock_word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
@@ -174,32 +187,30 @@ static enum heap_stop stop_of(int status)
 	}
 }
 
-/* Walks the stack of the allocation function's caller. It is stored in that one of t's two stacks that does not hold
- * the last stack. Returns how many outermost frames the two have in common; the nodes of these frames are copied. */
-static NO_ASAN unsigned stack_walk(struct heap_thread *t, const uint64_t *frame)
+/* Walks the stack of the allocation function's caller, and stores it in t->stack. */
+static NO_ASAN void stack_walk(struct heap_thread *t, const uint64_t *frame)
 {
-	const struct heap_stack *last = &t->stack[t->which];
-	struct heap_stack *s = &t->stack[!t->which];
+	struct heap_stack *s = &t->stack;
 	struct trace trace = {.ips = s->ips, .max = HEAP_FRAMES_MOST, .status = 1};
 	uint64_t now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
-	unsigned same = 0, most;
 	struct cursor c;
 
-	if (t->generation != now)
+	if (t->generation != now) {
 		etch_walk_reset(&t->walk);
+		memset(t->frames, 0, sizeof(t->frames));
+		t->is_walk_recorded = false;
+		t->generation = now;
+	}
 	cursor_here(&c, frame);
 	c.without_tables = (int)frame_walk_without_tables();
+	trace.may_leave = t->is_walk_recorded;
+	t->is_walk_recorded = false;
 	s->stop = stop_of(cursor_walk_reuse(&c, &t->walk, &trace));
 	own_tables_after(&c);
 	s->count = (unsigned)trace.count;
-	most = s->count < last->count ? s->count : last->count;
-	if (t->generation == now && s->stop == last->stop && s->stop != HEAP_STOP_DEEP)
-		while (same < most && s->ips[s->count - 1 - same] == last->ips[last->count - 1 - same])
-			same++;
-	t->generation = now;
-	memcpy(s->nodes + (s->count - same), last->nodes + (last->count - same), same * sizeof(*s->nodes));
-	t->which = !t->which;
-	return same;
+	/* The frame at which the walk met the last stack is known, too. */
+	s->known = trace.left ? (unsigned)trace.left + 1 : 0;
+	s->is_stored = trace.is_stored;
 }
 
 /* ---- sums, under the lock ------------------------------------------------------------ */
@@ -261,17 +272,16 @@ static inline void sums_remove(const struct live_block *b)
 	h->live.count -= count;
 }
 
-static void block_add(void *block, size_t size, struct heap_thread *t, unsigned known)
+static void block_add(void *block, size_t size, struct heap_thread *t)
 {
-	struct heap_stack *s = &t->stack[t->which];
-	struct live_block b = {.size = size, .leaf = tree_leaf(s->ips, s->nodes, s->count, known, s->stop)}, was;
+	const struct heap_stack *s = &t->stack;
+	struct live_block b = {.size = size, .leaf = tree_leaf(s->ips, t->frames, s->count, s->known, s->stop)}, was;
 	bool replaced;
 
 	recording.head->stops[s->stop]++;
-	if (!b.leaf) {
-		t->generation = 0; /* some nodes are missing */
+	t->is_walk_recorded = b.leaf && s->is_stored;
+	if (!b.leaf)
 		recording.head->lost_stack++;
-	}
 	if (!live_add((uint64_t)(uintptr_t)block, &b, &was, &replaced))
 		recording.head->lost_block++;
 	if (replaced)
@@ -300,14 +310,14 @@ static inline bool is_sampled(struct heap_thread *t, size_t size)
 void recorder_alloc(void *block, size_t size, const uint64_t *frame)
 {
 	struct heap_thread *t;
-	unsigned known;
 
 	if (!block || !(t = enter(1)))
 		return;
 	if (is_sampled(t, size)) {
-		known = stack_walk(t, frame);
+		live_prefetch((uint64_t)(uintptr_t)block);
+		stack_walk(t, frame);
 		if (lock_recording()) {
-			block_add(block, size, t, known);
+			block_add(block, size, t);
 			unlock();
 		}
 	}
@@ -352,13 +362,12 @@ void recorder_realloc_end(void *old, const struct recorder_block *was, void *blo
 	struct heap_thread *t;
 	struct live_block other;
 	bool sampled, replaced;
-	unsigned known = 0;
 
 	if ((!block && !was->known) || !(t = enter(block != NULL)))
 		return;
 	sampled = block && is_sampled(t, size);
 	if (sampled)
-		known = stack_walk(t, frame);
+		stack_walk(t, frame);
 	if (lock_recording()) {
 		if (!block && size) { /* it failed, and the block is still there */
 			if (!live_add((uint64_t)(uintptr_t)old, &was->live, &other, &replaced))
@@ -367,7 +376,7 @@ void recorder_realloc_end(void *old, const struct recorder_block *was, void *blo
 			sums_remove(&was->live);
 		}
 		if (sampled)
-			block_add(block, size, t, known);
+			block_add(block, size, t);
 		unlock();
 	}
 	leave(t);

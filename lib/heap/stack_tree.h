@@ -8,11 +8,17 @@
 
 #include "heap/recording.h"
 
+/* A frame of a recorded stack: the number of its node, or 0, and the node's hash. */
+struct tree_frame {
+	uint32_t node, hash;
+};
+
 /*
- * Returns the leaf of a stack, whose frames are given innermost first; 0 if the stack does not fit. nodes[] gets the
- * number of each frame's node. Those of the outermost `known` frames are in it already.
+ * Returns the leaf of a stack of `count` frames, at least one; 0 if the stack does not fit. frames[] gets its frames,
+ * the outermost first. The outermost `known` ones are in it already. The other elements are 0 or any frames of earlier
+ * stacks, whose nodes are tried first. ips[] has the addresses of the other frames, the innermost first.
  */
-uint32_t tree_leaf(void *const *ips, uint32_t *nodes, unsigned count, unsigned known, enum heap_stop stop);
+uint32_t tree_leaf(void *const *ips, struct tree_frame *frames, unsigned count, unsigned known, enum heap_stop stop);
 
 /* Called after a library was unloaded: addresses may belong to other code now, so later stacks get new nodes. */
 void tree_unloaded(void);

@@ -4,16 +4,18 @@
 #define ETCH_LIB_HEAP_THREAD_STATE_H
 
 #include <etch/unwind.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/heap_file.h"
+#include "heap/stack_tree.h"
 
-/* A stack, innermost frame first, and its nodes. */
+/* A stack. */
 struct heap_stack {
-	unsigned count;
+	unsigned count; /* number of frames */
+	unsigned known; /* number of outermost frames that are those of the thread's last recorded stack */
 	enum heap_stop stop;
-	void *ips[HEAP_FRAMES_MOST];
-	uint32_t nodes[HEAP_FRAMES_MOST];
+	bool is_stored;              /* the walk's state now has this stack, up to its outermost frame */
+	void *ips[HEAP_FRAMES_MOST]; /* return addresses, the innermost first, without those of known frames */
 };
 
 /* The state of one thread. */
@@ -23,8 +25,11 @@ struct heap_thread {
 	int busy; /* the recorder runs in this thread: a signal handler must not enter it */
 	uint64_t random;
 	uint64_t generation; /* generation of the recording and the code: stacks of two generations are not compared */
-	int which;           /* stack[which] is the thread's last recorded stack */
-	struct heap_stack stack[2];
+	/* `walk` has the frames of the stack that is in `frames`. */
+	bool is_walk_recorded;
+	struct heap_stack stack;
+	/* The last recorded stack, the outermost frame first; after it frames of earlier stacks, or zeroes. */
+	struct tree_frame frames[HEAP_FRAMES_MOST];
 	struct etch_walk walk;
 };
 

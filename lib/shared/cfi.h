@@ -344,6 +344,35 @@ static inline bool etch_cfi_op(struct etch_cfi_run *run, struct etch_cfi_in *in,
 	}
 }
 
+/* Runs the most frequent instructions, advance_loc and def_cfa_offset with an operand of one byte, up to the first one
+ * of another kind or to where rows are needed. */
+static inline void etch_cfi_forward(struct etch_cfi_run *run, struct etch_cfi_in *in)
+{
+	const uint8_t *bytes = in->cfi->bytes;
+	uint64_t limit = run->from < run->fde->end ? run->from : run->fde->end, align = run->fde->cie.code_align;
+	uint64_t at = run->at, i = in->at;
+
+	if (align > UINT8_MAX || at >= limit)
+		return;
+	for (; i + 1 < in->end; i++) {
+		if (bytes[i] >> 6 == 1) {
+			uint64_t by = (bytes[i] & 0x3f) * align;
+
+			if (by > limit - at)
+				break;
+			at += by;
+		} else if (bytes[i] == 0x0e && bytes[i + 1] < 0x80) {
+			run->state.cfa_off = bytes[++i];
+			run->state.cfa_big = false;
+			run->changed = true;
+		} else {
+			break;
+		}
+	}
+	run->at = at;
+	in->at = i;
+}
+
 /* Runs the instructions at [at, end); false if they are malformed. */
 static inline bool etch_cfi_program(struct etch_cfi_run *run, uint64_t at, uint64_t end)
 {
@@ -351,8 +380,14 @@ static inline bool etch_cfi_program(struct etch_cfi_run *run, uint64_t at, uint6
 	int64_t off;
 
 	while (in.at < in.end && !in.bad && (run->in_cie || run->at < run->fde->end)) {
-		uint8_t op = in.cfi->bytes[in.at++];
+		uint8_t op;
 
+		if (run->at < run->from && !run->in_cie) {
+			etch_cfi_forward(run, &in);
+			if (in.at >= in.end || run->at >= run->fde->end)
+				break;
+		}
+		op = in.cfi->bytes[in.at++];
 		switch (op >> 6) {
 		case 1: /* advance_loc */ etch_cfi_advance(run, op & 0x3f); break;
 		case 2: /* offset */

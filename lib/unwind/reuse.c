@@ -39,7 +39,7 @@ void reuse_begin(struct reuse *r, struct etch_walk *w)
 	if (r->at == r->end)
 		w->pause = 1; /* nothing to compare with */
 	r->limit = r->count = r->followed = 0;
-	r->recorded = r->settled = 0;
+	r->recorded = r->settled = r->stored = 0;
 	r->mark = UNLINKED;
 	r->window.lo = UINT64_MAX;
 	r->window.hi = 0;
@@ -59,6 +59,7 @@ void reuse_keep(struct reuse *r, struct etch_walk *w, int status, int asked)
 	r->settled = 1;
 	if (!r->count)
 		return;
+	r->stored = 1;
 	w->which ^= 1;
 	w->first = FRONT;
 	w->end = FRONT + r->count;
@@ -112,7 +113,7 @@ static int reuse_append(struct reuse *r, uint32_t from, uint32_t to)
 /* Joins the fresh frames with the old frames from r->at on, which are the rest of this walk. */
 static void reuse_join(struct reuse *r, struct etch_walk *w)
 {
-	r->settled = 1;
+	r->settled = r->stored = 1;
 	w->lo = r->window.lo; /* the larger window of the two */
 	w->hi = r->window.hi;
 	if (r->count <= r->at) {
@@ -134,20 +135,42 @@ static void reuse_give_up(struct trace *t)
 	t->previous = NULL;
 }
 
+/* Follows the old frames after `at`, up to `stop`, for as long as the stack is unchanged, and returns the last one that
+ * is. Their ips are stored at `out`, unless it is null. */
+NO_ASAN static inline __attribute__((always_inline)) struct etch_walk_frame *
+unchanged_until(struct etch_walk_frame *at, const struct etch_walk_frame *stop, void **out)
+{
+	while (at < stop && !(at[1].ip & UNLINKED) && memory_load(at[1].sp - 8) == at[1].ip &&
+	       memory_load(at[1].slot) == at[1].bp) {
+		at++;
+		if (out)
+			*out++ = (void *)(uintptr_t)at->ip;
+	}
+	return at;
+}
+
+/* Is the last old frame the outermost one of its stack? */
+static bool is_complete(const struct etch_walk *w)
+{
+	return w->status == ETCH_UNWIND_END || w->status == ETCH_UNWIND_UNDEFINED;
+}
+
 NO_ASAN void **reuse_follow(struct frame *f, struct trace *t, void **out, void **end, int *status)
 {
 	struct reuse *r = t->reuse;
 	struct etch_walk *w = t->previous;
-	struct etch_walk_frame *met = &r->old[r->at], *last = &r->old[r->end - 1], *at = met, *stop = last;
+	struct etch_walk_frame *met = &r->old[r->at], *last = &r->old[r->end - 1], *at, *stop = last;
 
-	if (end - out < stop - at)
-		stop = at + (end - out);
-	r->followed += (uint32_t)(stop - at);
-	while (at < stop && !(at[1].ip & UNLINKED) && memory_load(at[1].sp - 8) == at[1].ip &&
-	       memory_load(at[1].slot) == at[1].bp) {
-		at++;
-		*out++ = (void *)(uintptr_t)at->ip;
-	}
+	if (end - out < stop - met)
+		stop = met + (end - out);
+	r->followed += (uint32_t)(stop - met);
+	at = t->may_leave ? unchanged_until(met, stop, NULL) : unchanged_until(met, stop, out);
+	if (t->may_leave && at == last && is_complete(w))
+		t->left = (int)(at - met);
+	else if (t->may_leave)
+		for (const struct etch_walk_frame *o = met; o < at; o++)
+			out[o - met] = (void *)(uintptr_t)o[1].ip;
+	out += at - met;
 	if (!r->recorded)
 		met->ip = f->ip | r->mark;
 	r->mark = 0;

@@ -15,6 +15,10 @@ struct trace {
 	int status;                 /* the caller asked for the status */
 	struct etch_walk *previous; /* state to reuse; null: none */
 	struct reuse *reuse;
+	/* May outermost frames be left out of ips if the previous walk, whose state is reused, had the same? */
+	bool may_leave;
+	int left;       /* number of outermost frames that were left out; `count` includes them */
+	bool is_stored; /* the state now has this walk's frames, and the last one is the outermost frame of the stack */
 };
 
 /* The state of a walk that reuses the frames of the previous one. */
@@ -27,6 +31,7 @@ struct reuse {
 	uint32_t followed;             /* number of frames found in the previous walk */
 	int recorded;                  /* the walk's current frame is already stored as the last fresh one */
 	int settled;                   /* `previous` already has what the next walk needs */
+	int stored;                    /* `previous` has this walk's last frames */
 	uint64_t mark;                 /* the flag that the next fresh frame gets in its ip: UNLINKED or 0 */
 	struct window window;          /* the window that holds all fresh frames */
 };

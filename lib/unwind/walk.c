@@ -249,6 +249,8 @@ int cursor_walk_reuse(struct cursor *c, struct etch_walk *w, struct trace *t)
 	if (mine) {
 		if (t->previous && !r.settled)
 			reuse_keep(&r, w, ret, t->status);
+		t->is_stored =
+			t->previous && r.stored && ret == w->status && (ret == ETCH_UNWIND_END || ret == ETCH_UNWIND_UNDEFINED);
 		if (plain)
 			w->pause--;
 		else

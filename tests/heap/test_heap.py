@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """etch heap: who allocates, by a program whose sums are known (tests/data/heap/work.c) and an independent count."""
 
+import collections
 import gzip
 import json
 import os
@@ -170,6 +171,23 @@ def test_removed_files(etch, work, tmp_path):
     shutil.copy(work, tmp_path / "gone")
     found, _ = folded(etch, tmp_path, "sh", "-c", f"{tmp_path}/gone all; sleep 1; rm {tmp_path}/gone", measure="total")
     assert of(found, "busy") == 100000
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("flags", [["-O1"], ["-O2", "-fno-omit-frame-pointer"]], ids=str)
+def test_each_stack_is_right(etch, tmp_path, flags, threads):
+    """Walks reuse the frames of the thread's last walk. The program itself counts allocations by their path of calls."""
+    program = tmp_path / "paths"
+    run(["gcc", *flags, "-pthread", HERE / "paths.c", "-o", program])
+    told = dict(line.split() for line in run([program, threads, 150000]).stdout.splitlines())
+    found, text = folded(etch, tmp_path, program, threads, 150000, measure="total")
+    clean(text)
+    counted = collections.Counter()
+    for frames, size in found:
+        if "allocate" in frames:
+            counted["".join(f[1] for f in frames if re.fullmatch("f[a-f]", f)) or "-"] += size // 16
+    assert len(told) > 5000
+    assert counted == {path: int(count) for path, count in told.items()}
 
 
 def test_sampled(etch, work, tmp_path):
@@ -378,3 +396,44 @@ def test_nothing_is_left(etch, work, tmp_path):
     heap(etch, work, "fork", options=["--directory", tmp_path])
     heap(etch, work, "kill", options=["--directory", tmp_path], ok=137)
     assert os.listdir(tmp_path) == []
+
+
+JIT = """#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+static void *volatile kept;
+__attribute__((noinline, noipa)) static void inner(void) { kept = malloc(4000); }
+__attribute__((noinline, noipa)) static void outer(void *code) { ((void (*)(void (*)(void)))code)(inner); kept = NULL; }
+int main(void)
+{
+	static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3}; /* a frame by rbp: call *%rdi */
+	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memcpy(at, code, sizeof(code));
+	for (int i = 0; i < 3; i++)
+		outer(at);
+}
+"""
+
+
+def test_frame_pointers_through_code_made_at_run_time(etch, tmp_path):
+    (tmp_path / "jit.c").write_text(JIT)
+    run(["gcc", "-O1", tmp_path / "jit.c", "-o", tmp_path / "jit"])
+    found, text = folded(etch, tmp_path, tmp_path / "jit", measure="total")
+    assert "3 stacks are incomplete: code made at run time has no table (try --frame-pointers)" in text and "guess" not in text
+    assert of(found, "inner") == 12000 and of(found, "outer") == 0
+    found, text = folded(etch, tmp_path, tmp_path / "jit", measure="total", options=["--frame-pointers"])
+    assert "in code made at run time, stacks are found by frame pointers, which is a guess" in text and "incomplete" not in text
+    assert of(found, "outer") == of(found, "inner") == 12000
+
+
+def test_code_without_a_rule_in_a_file_that_has_others(etch, tmp_path):
+    """The message does not say that the file has no unwind information at all. The list of stacks has frames only."""
+    (tmp_path / "f.c").write_text("#include <stdlib.h>\nvoid *volatile kept;\n__attribute__((noinline, noipa)) void bare(void) { kept = malloc(8); kept = 0; }\n")
+    (tmp_path / "m.c").write_text("void bare(void);\nint main(void) { bare(); }\n")
+    run(["gcc", "-O1", "-c", "-fno-asynchronous-unwind-tables", tmp_path / "f.c", "-o", tmp_path / "f.o"])
+    run(["gcc", "-O1", tmp_path / "f.o", tmp_path / "m.c", "-o", tmp_path / "prog"])
+    text = heap(etch, tmp_path / "prog")
+    assert "1 stack is incomplete: no rule for the address (it can be made from the code: etch rewrite" in text
+    stack = text.partition("live at the peak by\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in stack][:1] == ["bare"] and "prog" not in [line.strip() for line in stack], text

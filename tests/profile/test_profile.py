@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """etch profile: where a program's time goes, by programs whose answer is known (tests/data/profile/burn.c)."""
 
+import collections
 import gzip
 import json
 import os
@@ -225,6 +226,46 @@ def test_musl(etch, tmp_path, sampled):
     assert all("main" in f for f, _ in found if f[-1] == "hot")
 
 
+INLINED = {"first.cc": """
+static volatile unsigned sink;
+static inline __attribute__((always_inline)) void innermost(unsigned n) { while (n--) sink += n; }
+static inline __attribute__((always_inline)) void middle(unsigned n) { innermost(n); }
+__attribute__((noinline)) void outer(unsigned n) { middle(n); sink++; }
+""", "second.cc": """
+#include <map>
+#include <regex>
+void outer(unsigned);
+void inlined_elsewhere(unsigned);
+int main(int, char **argv) { std::map<int, std::string> m; std::regex r(argv[0][0] ? "a" : "b"); outer(300000000); inlined_elsewhere(300000000); return (int)m.size(); }
+""", "third.cc": """
+#include <functional>
+static volatile unsigned sink;
+static inline __attribute__((always_inline)) void third_innermost(unsigned n) { while (n--) sink += n; }
+__attribute__((noinline)) void inlined_elsewhere(unsigned n) { third_innermost(n); sink++; }
+"""}
+
+
+@pytest.mark.parametrize("flags", [["-gz=none"], ["-gz=zlib"], ["-gz=zlib", "-flto"], ["-gz=zlib", "-fno-eliminate-unused-debug-types", "-ffunction-sections"]], ids=str)
+def test_inlined_functions_in_compressed_dwarf(etch, tmp_path, sampled, flags):
+    """Of a compressed .debug_info only the units that have samples are expanded, or all of them if one refers to others."""
+    for name, text in INLINED.items():
+        (tmp_path / name).write_text(text)
+    run(["g++", "-g", "-O1", *flags, *INLINED, "-o", "a"], cwd=tmp_path)
+    found, _ = folded(etch, tmp_path, tmp_path / "a")
+    chains = collections.Counter()
+    for frames, n in found:
+        chains[tuple(f for f in frames if not f.endswith("_[k]"))[-4:]] += n
+    assert any(c == ("main", "outer", "middle", "innermost") for c in chains), chains
+    assert any(c[-3:] == ("main", "inlined_elsewhere", "third_innermost") for c in chains), chains
+
+
+def test_a_file_without_symbols(etch, burn, tmp_path, sampled):
+    run(["strip", "-o", tmp_path / "bare", burn])
+    line = r"\d+ samples are in functions of bare that no symbol names: a debug file would"
+    assert re.search(line, run([etch, "profile", tmp_path / "bare", "0.3"]).stderr)
+    assert "no symbol names" not in run([etch, "profile", burn, "0.3"]).stderr
+
+
 def test_rust(etch, tmp_path, sampled):
     if not shutil.which("rustc"):
         pytest.skip("rustc is not installed, and not needed to build etch")
@@ -255,6 +296,24 @@ func main() { if outer(400000000) == 1 { os.Exit(1) } }
     chains = {tuple(f[1:]) for f, _ in found if f[-1] == "main.spin"}
     assert ("runtime.goexit.abi0", "runtime.main", "main.main", "main.outer", "main.spin") in chains or \
         ("runtime.goexit", "runtime.main", "main.main", "main.outer", "main.spin") in chains, chains
+
+
+def test_go_on_another_stack(etch, go, tmp_path, sampled):
+    """Go's runtime collects garbage on a stack of its own, above or below the goroutine's, which the kernel does not copy.
+    All such stacks have this reason, and no other one."""
+    (tmp_path / "go.mod").write_text("module a\ngo 1.20\n")
+    (tmp_path / "main.go").write_text("""package main
+import ("os"; "fmt")
+type node struct { left, right *node }
+func tree(n int) *node { if n == 0 { return &node{} }; return &node{tree(n - 1), tree(n - 1)} }
+func main() { keep := tree(18); for i := 0; i < 60; i++ { tree(14) }; if keep.left == nil { fmt.Println(1); os.Exit(1) } }
+""")
+    go("build", "-o", tmp_path / "a", ".", cwd=tmp_path, GOFLAGS="-mod=mod")
+    found, table = folded(etch, tmp_path, tmp_path / "a")
+    switched = sum(n for f, n in found if any(name.startswith("runtime.systemstack") for name in f[:3]))
+    assert switched > 5
+    assert re.search(r"\d+ stacks are incomplete: the caller's frame is on another stack, which is not copied", table), table
+    assert "frames out of order" not in table and "deeper than its copy" not in table, table
 
 
 def test_code_made_at_run_time(etch, tmp_path, sampled):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds debug files by build-id or by name, as gdb does, and copies them (debug_copy.h). */
 #include "dwarf/debug_copy.h"
+#include "dwarf/info_cut.h"
 #include "support/memory.h"
 
 #include <elfutils/libdwelf.h>
@@ -190,6 +191,15 @@ static void lines_hide(int copy)
 	elf_end(elf);
 }
 
+/* Leaves out of a copy what will not be read. */
+static void unread_hide(struct debug_copies *c, int copy)
+{
+	if (!c->lines)
+		lines_hide(copy);
+	if (c->address_count && info_cut(copy, c->addresses, c->address_count))
+		c->is_cut = true;
+}
+
 /* ---- supplementary files ------------------------------------------------------------------- */
 
 /* Sets the size of a section to 0. libdw would by itself open the file that .gnu_debugaltlink names, but not if the
@@ -256,8 +266,8 @@ int debug_copy_open(struct debug_copies *c, const char *path, int fd)
 {
 	int copy = copy_make(fd);
 
-	if (copy >= 0 && !c->lines)
-		lines_hide(copy);
+	if (copy >= 0)
+		unread_hide(c, copy);
 	if (copy < 0 || alts_take(c, path, copy))
 		return copy;
 	close(copy);
@@ -297,8 +307,8 @@ int debug_copy_find(Dwfl_Module *m, void **user, const char *name, Dwarf_Addr ba
 		close(copy);
 		copy = -1;
 	}
-	if (copy >= 0 && !c->lines)
-		lines_hide(copy);
+	if (copy >= 0)
+		unread_hide(c, copy);
 	if (copy >= 0)
 		*found = mem_string(path); /* where a supplementary file is looked for */
 	return copy;

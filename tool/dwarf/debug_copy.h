@@ -18,6 +18,9 @@ struct debug_copies {
 		int fd;     /* descriptor of the copy; -1 once libdwfl owns it */
 	} alts[2];
 	size_t count;
+	const uint64_t *addresses; /* sorted link-time addresses: only the units of these will be read */
+	size_t address_count;      /* 0: all units may be read */
+	bool is_cut;               /* the copies lack units that have none of the addresses (info_cut.h) */
 	bool lines; /* source lines will be read; otherwise the sections that only serve them are hidden, since libdw
 	               decompresses all */
 };

@@ -18,6 +18,11 @@ struct source_frames {
 	uint64_t *wanted; /* libdwfl's addresses */
 	struct symbol_scan symbols;
 	struct inlined_frames *inlined;
+	/* What it was opened with. */
+	char *path;
+	int fd;
+	uint64_t *asked;
+	size_t count;
 };
 
 static const Dwfl_Callbacks callbacks = {
@@ -95,19 +100,38 @@ static bool module_open(struct source_frames *s, const char *path, int fd, bool 
 	return s->module && dwfl_module_getelf(s->module, &s->bias);
 }
 
-struct source_frames *source_frames_open(const char *path, int fd, const uint64_t *addresses, size_t count, bool lines)
+/* May the addresses be looked for in a part of the units? */
+static bool is_ascending(const uint64_t *addresses, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		if (addresses[i] < addresses[i - 1])
+			return false;
+	return true;
+}
+
+/* Opens the sources; all: with all units of .debug_info. */
+static struct source_frames *frames_open(const char *path, int fd, const uint64_t *addresses, size_t count, bool lines,
+                                         bool all)
 {
 	struct source_frames *s = calloc(1, sizeof(*s));
-	bool good = s && (s->wanted = malloc((count + 1) * sizeof(*s->wanted))) != NULL;
+	bool good = s && (s->wanted = malloc((count + 1) * sizeof(*s->wanted))) != NULL &&
+	            (s->asked = malloc((count + 1) * sizeof(*s->asked))) != NULL && (s->path = strdup(path)) != NULL;
 	enum symbol_file file = SYMBOL_FILE_BAD;
 
 	unsetenv("DEBUGINFOD_URLS"); /* libdwfl would query these servers */
 	if (good) {
+		s->fd = fd;
+		s->count = count;
+		memcpy(s->asked, addresses, count * sizeof(*addresses));
 		memcpy(s->wanted, addresses, count * sizeof(*addresses));
 		good = symbol_scan_begin(&s->symbols, s->wanted, count);
 	}
 	if (good)
 		file = symbol_scan_file(&s->symbols, path, fd);
+	if (good && !all && is_ascending(addresses, count)) {
+		s->copies.addresses = s->asked;
+		s->copies.address_count = count;
+	}
 	if (file == SYMBOL_FILE_MORE) {
 		good = module_open(s, path, fd, lines);
 		for (size_t i = 0; i < count; i++)
@@ -124,15 +148,50 @@ struct source_frames *source_frames_open(const char *path, int fd, const uint64_
 	return s;
 }
 
+struct source_frames *source_frames_open(const char *path, int fd, const uint64_t *addresses, size_t count, bool lines)
+{
+	return frames_open(path, fd, addresses, count, lines, false);
+}
+
+/* Finds the frames of an address in DWARF. *named: each that needs a name of its own has one. */
+static size_t frames_find(struct source_frames *s, uint64_t at, const char *symbol, struct source_frame *out,
+                          bool *named)
+{
+	size_t n = inlined_frames_find(s->inlined, at, out);
+
+	*named = n;
+	for (size_t i = 0; i + (symbol != NULL) < n; i++)
+		*named &= *out[i].name != '\0'; /* the name is missing if, for example, a supplementary file is missing */
+	return n;
+}
+
+/* Opens all units in place of those of the addresses, since one of these has referred to another unit. */
+static void all_open(struct source_frames *s)
+{
+	struct source_frames *all = frames_open(s->path, s->fd, s->asked, s->count, s->copies.lines, true), was = *s;
+	void **user;
+
+	s->copies.is_cut = false;
+	if (!all)
+		return;
+	*s = *all;
+	*all = was;
+	if (s->module && dwfl_module_info(s->module, &user, NULL, NULL, NULL, NULL, NULL, NULL))
+		*user = &s->copies;
+	source_frames_close(all);
+}
+
 size_t source_frames_find(struct source_frames *s, uint64_t address, struct source_frame out[SOURCE_FRAMES_MOST])
 {
-	uint64_t at = address + s->bias;
-	const char *symbol = symbol_scan_find(&s->symbols, at);
-	size_t n = inlined_frames_find(s->inlined, at, out);
-	bool named = n;
+	const char *symbol = symbol_scan_find(&s->symbols, address + s->bias);
+	bool named;
+	size_t n = frames_find(s, address + s->bias, symbol, out, &named);
 
-	for (size_t i = 0; i + (symbol != NULL) < n; i++)
-		named &= *out[i].name != '\0'; /* the name is missing if, for example, a supplementary file is missing */
+	if (!named && s->copies.is_cut) {
+		all_open(s);
+		symbol = symbol_scan_find(&s->symbols, address + s->bias);
+		n = frames_find(s, address + s->bias, symbol, out, &named);
+	}
 	if (!named && symbol) {
 		out[0] = (struct source_frame){.name = symbol};
 		return 1;
@@ -152,5 +211,7 @@ void source_frames_close(struct source_frames *s)
 	debug_copies_close(&s->copies);
 	symbol_scan_free(&s->symbols);
 	free(s->wanted);
+	free(s->asked);
+	free(s->path);
 	free(s);
 }

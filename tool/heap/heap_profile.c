@@ -100,6 +100,15 @@ static struct walk_frame frame_of(const struct conversion *c, const struct heap_
 	return (struct walk_frame){c->binary[m ? n->module : 0], m ? at - m->bias : at};
 }
 
+/* Has the file the table by which unwinders find .eh_frame? */
+static bool has_eh_frame(const struct binary *b)
+{
+	for (unsigned i = 0; i < b->phdr_count; i++)
+		if (b->phdrs[i].p_type == PT_GNU_EH_FRAME && b->phdrs[i].p_memsz)
+			return true;
+	return false;
+}
+
 /* Returns the profile's node that says how a walk with this outermost frame ended. */
 static uint32_t root_of(const struct conversion *c, enum heap_stop how, const struct walk_frame *f)
 {
@@ -110,6 +119,8 @@ static uint32_t root_of(const struct conversion *c, enum heap_stop how, const st
 		stop = STOP_END;
 	if (stop == STOP_NO_TABLE && b->kind == BINARY_CODE)
 		stop = STOP_CODE;
+	if (stop == STOP_NO_TABLE && b->kind == BINARY_FILE && has_eh_frame(b))
+		stop = STOP_NO_RULE; /* the recorder does not tell the two apart */
 	return stop == STOP_END ? c->thread : key_set_add(&c->p->stacks, (uint64_t)c->thread << 32 | STACK_STOP, stop);
 }
 

@@ -130,7 +130,8 @@ static int environment_set(const struct gathering *g, const struct heap_options 
 	         g->path);
 	if (asprintf(&preload, "%s%s%s", library, before && *before ? ":" : "", before ? before : "") < 0)
 		return error_set(e, NO_MEMORY);
-	err = setenv("LD_PRELOAD", preload, 1) || setenv(HEAP_VARIABLE, value, 1);
+	err = setenv("LD_PRELOAD", preload, 1) || setenv(HEAP_VARIABLE, value, 1) ||
+	      (o->frame_pointers && setenv("ETCH_UNWIND_FRAME_POINTERS", "1", 1));
 	free(preload);
 	return err ? error_set(e, NO_MEMORY) : 0;
 }
@@ -352,6 +353,7 @@ int heap_run(const struct heap_options *o, struct heap_profile *h, struct heap_e
 	if (!heap_time_begin(&g.time))
 		return error_set(e, NO_MEMORY);
 	h->profile->heap = g.time.out;
+	h->profile->frame_pointers = o->frame_pointers;
 	h->profile->started = time(NULL);
 	if (directory_make(&g, o->directory, e))
 		return -1;

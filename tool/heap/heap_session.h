@@ -10,6 +10,7 @@ struct heap_options {
 	uint64_t sample;       /* bytes; 0: every allocation */
 	const char *directory; /* the directory for recordings; null: /dev/shm, $TMPDIR or /tmp */
 	bool follow;           /* record child processes too */
+	bool frame_pointers;   /* walks follow rbp in code made at run time */
 	bool to_stderr;        /* the command's standard output goes to standard error */
 };
 

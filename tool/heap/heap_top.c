@@ -144,6 +144,8 @@ static void stack_put(const struct heap_profile *h, const struct ranked *r, FILE
 	sum_bytes_put(s->bytes, out);
 	fprintf(out, " in %" PRIu64 " block%s %s by\n", s->count, plural(s->count), what[h->measure]);
 	for (uint32_t at = p->call_of[p->samples[r->index].node]; at; at = key_caller(&p->calls.list[at])) {
+		if (key_kind(&p->calls.list[at]) == STACK_THREAD)
+			continue;
 		if (shown++ == FRAMES_SHOWN) {
 			fprintf(out, "    ...\n");
 			break;
@@ -413,5 +415,7 @@ void heap_summary(const struct heap_profile *h, FILE *out)
 	fprintf(out, " of memory and ");
 	text_bytes(out, h->file, 0);
 	fprintf(out, " of files%s\n", h->processes > 1 ? " at most in any process" : "");
+	if (p->frame_pointers)
+		fputs("in code made at run time, stacks are found by frame pointers, which is a guess\n", out);
 	stacks_missing(h, out);
 }

@@ -157,6 +157,21 @@ static bool python_step(const struct process *p, const struct binary_list *binar
 	return b && b->kind == BINARY_CODE && python_stub_step(b, p->pid, p->target[i].start, s, c);
 }
 
+/*
+ * The walk could not read m->missing, above the copy, in its step from c's frame. Is that on another stack? It may be
+ * if the caller's frame is not found from rsp, as in code that switches stacks. Then it is if no copy of the size that
+ * was asked could hold it, and if this copy is shorter than that, or the caller is further away than a copy is long,
+ * which it is on the same stack only if the frame itself is as large.
+ */
+static bool is_on_other_stack(const struct memory *m, struct cursor *c)
+{
+	const struct sample *s = m->sample;
+	struct etch_rule r;
+
+	return m->missing - s->reg[ETCH_RSP] >= s->stack_asked && cursor_rule(c, &r) == ETCH_UNWIND_OK &&
+	       r.cfa != ETCH_REG_RSP && (s->stack_size < s->stack_asked || m->missing - c->reg[ETCH_RSP] > s->stack_asked);
+}
+
 /* Steps to the caller's frame. `at` is the address by which this frame is looked up. */
 static int walk_step(const struct memory *m, struct binary_list *binaries, struct sample *s, struct cursor *c,
                      uint64_t at)
@@ -203,5 +218,7 @@ size_t sample_walk(const struct process *p, struct binary_list *binaries, struct
 	}
 	s->assumed = etch_assumed(&cursor);
 	*stop = stop_of(&memory, status, at);
+	if (status == ETCH_UNWIND_MEMORY && memory.missing != UINT64_MAX && is_on_other_stack(&memory, c))
+		*stop = STOP_STACK;
 	return n;
 }

@@ -55,7 +55,7 @@ static void advice_put(const struct profile *p, enum stop s, bool in_process, FI
 			text_clean(out, p->binaries.list[files[i]]->path);
 		}
 		putc(')', out);
-	} else if (!p->frame_pointers && !in_process) {
+	} else if (!p->frame_pointers && (s == STOP_CODE || !in_process)) {
 		fputs(" (try --frame-pointers)", out);
 	}
 }

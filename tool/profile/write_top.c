@@ -141,6 +141,46 @@ static void unseen_put(const struct profile *p, FILE *out)
 		putc('\n', out);
 }
 
+/* A file without symbols is named if at least one in so many samples is in its code. */
+#define NAMELESS_LEAST 10
+
+/* The number of the file in whose code without a name a sample is; KEY_NONE if its function has a name. */
+static uint32_t nameless_binary(const struct profile *p, uint32_t node)
+{
+	const struct profile_place *place;
+	const char *name;
+	uint32_t binary;
+
+	while (node && (key_kind(&p->stacks.list[node]) == STACK_WAIT || key_kind(&p->stacks.list[node]) == BINARY_KERNEL))
+		node = key_caller(&p->stacks.list[node]);
+	binary = key_kind(&p->stacks.list[node]);
+	if (p->address_of[node] == KEY_NONE || binary >= p->binaries.count || p->binaries.list[binary]->kind != BINARY_FILE)
+		return KEY_NONE;
+	place = &p->places[p->place_first[p->address_of[node]]];
+	name = p->names.list[function_name(p, place->function)];
+	return name[0] == '[' && strstr(name, "+0x") ? binary : KEY_NONE;
+}
+
+/* Says which file should have symbols. */
+static void nameless_put(const struct profile *p, FILE *out)
+{
+	size_t *count = calloc(p->binaries.count + 1, sizeof(*count)), most = 0;
+
+	for (size_t i = 0; count && i < p->sample_count; i++) {
+		uint32_t binary = nameless_binary(p, p->samples[i].node);
+
+		if (binary != KEY_NONE && ++count[binary] > count[most])
+			most = binary;
+	}
+	if (count && p->binaries.count && count[most] && count[most] >= p->sample_count / NAMELESS_LEAST) {
+		fprintf(out, "%zu sample%s in functions of ", count[most], count[most] == 1 ? " is" : "s are");
+		text_clean(out, p->binaries.list[most]->name);
+		fputs(" that no symbol names: a debug file would (on Debian, a package whose name ends in -dbgsym or -dbg)\n",
+		      out);
+	}
+	free(count);
+}
+
 /* Prints what the profile lacks, and why. */
 static void lacks_put(const struct profile *p, FILE *out)
 {
@@ -171,6 +211,7 @@ static void lacks_put(const struct profile *p, FILE *out)
 		fprintf(out,
 		        "%" PRIu64 " stack%s a call to an address without code; its caller is assumed from the word at rsp\n",
 		        p->assumed, p->assumed == 1 ? " has" : "s have");
+	nameless_put(p, out);
 	unseen_put(p, out);
 }
 
