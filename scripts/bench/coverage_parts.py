@@ -133,7 +133,7 @@ PROGRAMS = {
                "sqlite", ["sqlite3Config"]),
     "HAProxy": ("haproxy", HAPROXY, "true", "make -j2 V=1 TARGET=linux-glibc USE_CRYPT_H=1 CC='{cc}' CPU_CFLAGS=-O2 DEBUG_CFLAGS= "
                 "ADDINC='-I{include} -w' haproxy", "haproxy", ["global"]),
-    "PostgreSQL": ("postgresql", postgresql, "CC='{cc}' CFLAGS='-O2 -w' CPPFLAGS='-I{include}' ./configure --without-readline --without-icu --without-zlib",
+    "PostgreSQL": ("postgresql", postgresql, "CC='{cc}' CFLAGS='-O2' CPPFLAGS='-I{include}' ./configure --without-readline --without-icu --without-zlib",
                    "make -C src/backend generated-headers && make -C src/backend submake-libpgport && make -j2 -C src/backend postgres",
                    "postgres", marked_settings),
 }

@@ -129,7 +129,7 @@ def test_threads_and_children(sampled, tmp_path):
 def test_the_sampler_sees_what_is_missing(sampled):
     """Without tables every walk stops at once, and libunwind goes on."""
     _, s, _ = sampled.run([PYTHON, *COMMAND], rewritten=False, prepare=False)
-    assert s.samples >= 50 and s.share == 0 and s.complete == 0 and s.jit == 0
+    assert s.samples >= 20 and s.share == 0 and s.complete == 0 and s.jit == 0
     assert s.different == s.compared >= 5
     assert sum(on for on, _ in s.theirs.values()) == s.samples
     assert PYTHON in s.without_table
