@@ -361,7 +361,7 @@ static struct kernel_access syscall_reach(struct known_value number)
 	const struct kernel_store *k;
 
 	if (!number.known)
-		return (struct kernel_access){insn_syscall_arguments(), insn_syscall_arguments(), true};
+		return (struct kernel_access){insn_syscall_arguments(), 0, true};
 	k = kernel_store_numbered(number.value);
 	if (!k)
 		return (struct kernel_access){0};

@@ -13,7 +13,8 @@
 /* What the kernel may do when a call is made. */
 struct kernel_access {
 	/* Masks of registers: it may store to the memory that `registers` point to, and take addresses to which it stores
-	 * from the memory that `vectors` point to, as from an iovec. */
+	 * from the memory that `vectors` point to, as from an iovec. A system call of an unknown number has no `vectors`.
+	 */
 	uint16_t registers, vectors;
 	bool in_memory; /* it may also store through addresses that the program has written to memory */
 };

@@ -206,7 +206,7 @@ static const struct kernel_store calls[] = {
 	{"statvfs", -1, A(1), 0},
 	{"statvfs64", -1, A(1), 0},
 	{"statx", 332, A(4), 0},
-	{"syscall", -1, ANY, ANY},
+	{"syscall", -1, ANY, ELSEWHERE},
 	{"sysinfo", 99, A(0), 0},
 	{"syslog_call", 103, A(1), 0},
 	{"tcgetattr", -1, A(1), 0},
