@@ -337,8 +337,7 @@ static struct kernel_access loaded_reach(struct kernel_reach *r, struct kernel_c
 	size_t i;
 
 	if (k >= r->list->count)
-		return (struct kernel_access){insn_call_arguments(), insn_call_arguments(),
-		                              true}; /* the function is not in the list */
+		return (struct kernel_access){insn_call_arguments(), 0, true}; /* the function is not in the list */
 	if (r->loaded_known[k])
 		return *a;
 	r->loaded_known[k] = true;
