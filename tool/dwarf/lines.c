@@ -26,6 +26,7 @@ struct lines {
 	size_t ranges_most; /* the number of ranges that may be read: DIEs of a hostile file can share one list of ranges */
 	bool compiled_read;
 	struct inlined_frames *inlined; /* opened on first use */
+	struct variable_dies variables;
 };
 
 struct range {
@@ -95,6 +96,8 @@ struct lines *lines_open(const struct elf_file *f)
 
 Dwfl_Module *lines_module(struct lines *l) { return l->module; }
 
+struct variable_dies *lines_variables(struct lines *l) { return &l->variables; }
+
 void lines_close(struct lines *l)
 {
 	if (!l)
@@ -103,6 +106,7 @@ void lines_close(struct lines *l)
 	if (l->dwfl)
 		dwfl_end(l->dwfl);
 	free(l->compiled);
+	free(l->variables.list);
 	free(l->units);
 	free(l->copy);
 	free(l);

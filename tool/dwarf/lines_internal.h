@@ -13,6 +13,23 @@ Dwfl_Module *lines_module(struct lines *l);
  * section. */
 bool lines_address(struct lines *l, uint32_t section, uint64_t addr, Dwarf_Addr *out);
 
+/* A variable at a fixed address. */
+struct variable_die {
+	Dwarf_Addr addr;
+	size_t order; /* its place in the order in which DWARF has the variables */
+	Dwarf_Die die;
+};
+
+/* The variables of a file. types.c reads them when the first one is asked for. */
+struct variable_dies {
+	struct variable_die *list; /* sorted by address, then by order */
+	size_t count, capacity;
+	bool read;
+};
+
+/* Returns the place for the variables of the file, which lines_close() frees. */
+struct variable_dies *lines_variables(struct lines *l);
+
 /* ---- types.c, for function_types.c ---- */
 
 /* The greatest number of DIEs that are read in one file. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads types from DWARF (types.h). */
 #include "dwarf/lines_internal.h"
+#include "shared/search.h"
 #include "support/memory.h"
 
 #include <dwarf.h>
@@ -332,56 +333,83 @@ static void struct_read(Dwarf_Die *type, uint64_t size, struct members *out)
 	members_complete(out, size);
 }
 
-/* Is the variable of this DIE at the address? */
-static bool is_at(Dwarf_Die *die, uint64_t addr)
+/* Returns true and the address if the DIE is a variable at a fixed address. */
+static bool fixed_address(Dwarf_Die *die, Dwarf_Addr *addr)
 {
 	Dwarf_Attribute attr, of;
-	Dwarf_Addr at;
 	Dwarf_Op *op;
 	size_t n;
 
 	if (dwarf_tag(die) != DW_TAG_variable || !dwarf_attr(die, DW_AT_location, &attr) ||
 	    dwarf_getlocation(&attr, &op, &n) || n != 1)
 		return false;
-	if (op[0].atom == DW_OP_addr)
-		return op[0].number == addr;
+	if (op[0].atom == DW_OP_addr) {
+		*addr = op[0].number;
+		return true;
+	}
 	return (op[0].atom == DW_OP_addrx || op[0].atom == DW_OP_GNU_addr_index) &&
-	       !dwarf_getlocation_attr(&attr, op, &of) && !dwarf_formaddr(&of, &at) && at == addr;
+	       !dwarf_getlocation_attr(&attr, op, &of) && !dwarf_formaddr(&of, addr);
 }
 
-/* Looks for the variable among the children of a unit, and of its namespaces. */
-static bool variable_find(Dwarf_Die *parent, uint64_t addr, unsigned depth, unsigned *most, Dwarf_Die *found)
+/* Adds the variables among the children of a unit, and of its namespaces. */
+static void variables_add(struct variable_dies *v, Dwarf_Die *parent, unsigned depth, unsigned *most)
 {
-	Dwarf_Die die;
+	struct variable_die x;
 
-	if (depth > 16 || dwarf_child(parent, &die))
-		return false;
+	if (depth > 16 || dwarf_child(parent, &x.die))
+		return;
 	do {
 		if (!*most)
-			return false;
+			return;
 		--*most;
-		if (is_at(&die, addr)) {
-			*found = die;
-			return true;
+		if (fixed_address(&x.die, &x.addr)) {
+			x.order = v->count;
+			mem_reserve(&v->list, &v->capacity, v->count, sizeof(*v->list));
+			v->list[v->count++] = x;
 		}
-		if (dwarf_tag(&die) == DW_TAG_namespace && variable_find(&die, addr, depth + 1, most, found))
-			return true;
-	} while (*most && !dwarf_siblingof(&die, &die));
-	return false;
+		if (dwarf_tag(&x.die) == DW_TAG_namespace)
+			variables_add(v, &x.die, depth + 1, most);
+	} while (*most && !dwarf_siblingof(&x.die, &x.die));
 }
 
-/* Finds the type of the variable at an address. */
-static bool variable_type(struct lines *l, uint64_t addr, Dwarf_Die *type)
+static int by_address(const void *a, const void *b)
 {
-	Dwfl_Module *module = l ? lines_module(l) : NULL;
+	const struct variable_die *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* Returns all variables at fixed addresses. They are read once, since a file may have many objects. */
+static const struct variable_dies *variables_of(struct lines *l)
+{
+	struct variable_dies *v = lines_variables(l);
 	unsigned most = DIES_MOST;
-	Dwarf_Die *unit = NULL, die;
+	Dwarf_Die *unit = NULL;
 	Dwarf_Addr bias;
 
-	while (module && most && (unit = dwfl_module_nextcu(module, unit, &bias)) != NULL)
-		if (variable_find(unit, addr, 0, &most, &die))
-			return type_of(&die, type);
-	return false;
+	if (v->read)
+		return v;
+	v->read = true;
+	while (most && (unit = dwfl_module_nextcu(lines_module(l), unit, &bias)) != NULL)
+		variables_add(v, unit, 0, &most);
+	if (v->count)
+		qsort(v->list, v->count, sizeof(*v->list), by_address);
+	return v;
+}
+
+/* Finds the type of the variable at an address: of the first one there, in the order of DWARF. */
+static bool variable_type(struct lines *l, uint64_t addr, Dwarf_Die *type)
+{
+	const struct variable_dies *v = l && lines_module(l) ? variables_of(l) : NULL;
+	size_t k = v ? SEARCH(v->count, i, v->list[i].addr < addr) : 0;
+	Dwarf_Die die;
+
+	if (!v || k == v->count || v->list[k].addr != addr)
+		return false;
+	die = v->list[k].die;
+	return type_of(&die, type);
 }
 
 void members_find(struct lines *l, uint64_t addr, uint64_t size, struct members *out)
