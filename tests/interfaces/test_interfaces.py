@@ -286,9 +286,10 @@ def storm(zoo, library, walk, what, count, **env):
     handled, whole, lost = map(int, re.match(r"(\d+) handled, (\d+) whole, (\d+) without", p.stdout).groups())
     assert handled >= count
     if what == "throw":
-        # While uw_install_context overwrites its frame (docs/unwinding.md, "Limits"): some 5% of the time, as much as finding
-        # frames leaves to it.
-        assert lost <= handled // 8 and (not lost or "libgcc_s" in p.stdout), p.stdout
+        # While uw_install_context overwrites its frame (docs/unwinding.md, "Limits"), which is a few instructions in each function
+        # that ends with it. The share of time there depends on the processor: it copies by `rep movsq`.
+        places = re.findall(r"^lost at (\S+) \w+$", p.stdout, re.M)
+        assert bool(lost) == bool(places) and len(places) <= 64 and all("/libgcc_s" in f for f in places), p.stdout
     else:
         assert (whole, lost) == (handled, 0), p.stdout
 

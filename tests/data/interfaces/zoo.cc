@@ -193,7 +193,21 @@ __attribute__((section("worker_text"), noinline)) static void *worker(void *)
 static std::atomic<long> handled, complete, whole;
 static struct trace first_bad;
 
-static void handler(int, siginfo_t *, void *)
+/* Where threads were interrupted whose walks did not find the loop. */
+static const size_t PLACES = 256;
+static std::atomic<uintptr_t> places[PLACES];
+
+static void place_add(uintptr_t at)
+{
+	for (auto &p : places) {
+		uintptr_t none = 0;
+
+		if (p.compare_exchange_strong(none, at) || none == at)
+			return;
+	}
+}
+
+static void handler(int, siginfo_t *, void *context)
 {
 	int error = errno, found = 0;
 	struct trace t;
@@ -202,6 +216,8 @@ static void handler(int, siginfo_t *, void *)
 	for (int i = 0; i < t.count; i++)
 		found |= (char *)t.ips[i] - __start_worker_text < __stop_worker_text - __start_worker_text &&
 		         (char *)t.ips[i] >= __start_worker_text;
+	if (!found)
+		place_add((uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP]);
 	if (!found && !first_bad.count)
 		first_bad = t;
 	complete += found;
@@ -236,6 +252,12 @@ static int storm(const char *what, long count)
 	stop = true;
 	pthread_join(t, nullptr);
 	printf("%ld handled, %ld whole, %ld without the thread's loop\n", handled.load(), whole.load(), handled - complete);
+	for (auto &p : places) {
+		Dl_info info = {};
+
+		if (p && dladdr((void *)p.load(), &info))
+			printf("lost at %s %lx\n", info.dli_fname, (long)(p - (uintptr_t)info.dli_fbase));
+	}
 	for (int i = 0; i < first_bad.count; i++) {
 		Dl_info info = {};
 
