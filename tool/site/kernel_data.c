@@ -13,8 +13,8 @@
 
 #include <stdlib.h>
 
-/* The greatest distance in bytes from the address in the code to a word in a variable that has no symbol, such as a
- * constant from which the compiler fills an array on the stack. */
+/* Compilers give no symbol to a constant from which they fill an array on the stack, so its size is not known. A word
+ * is assumed to be in such a constant if it is at most this many bytes after the address in the code: 64 iovecs. */
 #define UNNAMED_MOST 1024u
 
 /* A variable that has a symbol. */
@@ -22,10 +22,10 @@ struct variable {
 	uint64_t start, end; /* end: exclusive */
 };
 
-/* The addresses by which a function refers to a variable that contains words of interest. */
+/* The addresses by which a function refers to a variable that contains pointer words (struct pointer_word). */
 struct place {
 	uint64_t from, to; /* to: exclusive */
-	bool used;         /* a function that refers to it makes a system call that stores through such words */
+	bool used;         /* a function that refers to it makes a system call that takes addresses from memory */
 };
 
 /* A word that contains, or may get, the address of an etched object. */
